@@ -63,6 +63,13 @@ def sign_in(browser, base, name, goal="/about"):
     browser.wait_for("[null, document.activeElement].includes(document.querySelector('#continue'))")
 
 
+def open_first(browser, base, name):
+    """Sign in, open the first case of the queue, and return its address."""
+    sign_in(browser, base, name)
+    leave(browser, "Enter")
+    return browser.evaluate("location.href")
+
+
 def current(browser):
     return browser.evaluate("decodeURIComponent(location.pathname.split('/')[2])")
 
@@ -195,9 +202,7 @@ def test_a_draft_is_there_again_after_leaving(browser, base):
 
 
 def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(browser, base):
-    sign_in(browser, base, "hal")
-    leave(browser, "Enter")
-    address = browser.evaluate("location.href")
+    address = open_first(browser, base, "hal")
     browser.press("c")
     browser.type("written and left")
     browser.goto(f"{base}/about")
@@ -235,9 +240,7 @@ def test_the_time_spent_goes_on_after_a_reload(browser, base):
 
 
 def test_closing_the_list_of_keys_does_not_keep_forms_from_being_sent(browser, base):
-    sign_in(browser, base, "joe")
-    leave(browser, "Enter")
-    address = browser.evaluate("location.href")
+    address = open_first(browser, base, "joe")
     browser.press("?")
     browser.click("#keys button")
     browser.wait_for("!document.querySelector('#keys').open")
@@ -282,9 +285,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(browser, tmp_path, 
 
 
 def test_what_one_reviewer_wrote_is_not_given_to_another(browser, base):
-    sign_in(browser, base, "lea")
-    leave(browser, "Enter")
-    address = browser.evaluate("location.href")
+    address = open_first(browser, base, "lea")
     browser.press("c")
     browser.type("only mine")
     browser.command("Network.clearBrowserCookies")
