@@ -6,13 +6,19 @@ kernels: on a machine on which nothing is compiled yet, two cores then do not co
 
 import gc
 import os
+import signal
 
 # processes test side by side; threads of libraries would wait for cores at full speed
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# a script that starts tests in the background makes them, and all that they start, ignore Ctrl-C
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 from hypothesis import settings
 
+from butfor.threads import count_cores
 from tests.browser import CHROMIUM
 from tests.processes import FORKS
 
@@ -58,6 +64,10 @@ SLOW = (
     "test_particles_exact.py",
     "test_recorded.py",
 )
+
+
+def pytest_xdist_auto_num_workers():
+    return count_cores() + 2  # tests of servers and browsers wait for a good part of their time
 
 
 def pytest_collection_modifyitems(items):
