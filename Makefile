@@ -75,8 +75,8 @@ $(PERMITS):
 # of obp and scope-rl only what does without their old versions of other packages
 peers: .venv/created
 	$(PYTHON) -m venv build/peers
-	build/peers/bin/pip install --quiet pymdptoolbox pgmpy d3rlpy gym hydra-core matplotlib plotly pyieoe seaborn
-	build/peers/bin/pip install --quiet --no-deps obp scope-rl pytorch-revgrad
+	build/peers/bin/pip install --quiet pymdptoolbox pgmpy d3rlpy gym hydra-core matplotlib plotly pyyaml scikit-learn seaborn
+	build/peers/bin/pip install --quiet --no-deps obp pyieoe scope-rl pytorch-revgrad
 
 axe: $(AXE)
 
