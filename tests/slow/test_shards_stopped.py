@@ -17,6 +17,7 @@ from butfor.audit.shards import log as log_module
 from butfor.audit.shards.parts import Parts, parts_folder
 from butfor.cli.main import app
 from butfor.log.write import write_episodes
+from tests.damage import flip
 from tests.grids import few
 from tests.processes import start
 from tests.shard_logs import FEW, SUMMARY, check_same, simulate_few, write_shards
@@ -297,13 +298,27 @@ def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
     assert (parts_folder(out) / "notes.txt").read_text() == "mine"
 
 
-def test_a_damaged_part_is_worked_out_again(shards, study, plain, tmp_path):
+@pytest.mark.parametrize("name", ["count-*.npz", "log-*.arrow", "judge-*.npz", "cases-*.arrow"])
+def test_a_damaged_part_is_worked_out_again(name, shards, study, plain, tmp_path):
+    """A wrong bit in a table of Arrow can be read as another number."""
+    out = tmp_path / "audit"
+    with pytest.raises(KeyboardInterrupt):
+        audit_shards(shards["five"], study, out, FEW, workers=Stopping(12))
+    part = next(parts_folder(out).glob(name))
+    content = part.read_bytes()
+    part.write_bytes(flip(content, 4 * len(content)))
+    counting = Counting()
+    audit_shards(shards["five"], study, out, FEW, workers=counting, resume=True)
+    assert counting.done == ([0, 1, 3] if name.startswith(("count", "log")) else [0, 0, 4])
+    check_same(out, plain)
+    assert not parts_folder(out).exists()
+
+
+def test_a_part_that_was_cut_off_is_worked_out_again(shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
         audit_shards(shards["five"], study, out, FEW, workers=Stopping(12))
     part = next(parts_folder(out).glob("judge-*.npz"))
     part.write_bytes(part.read_bytes()[:1000])
-    counting = Counting()
-    audit_shards(shards["five"], study, out, FEW, workers=counting, resume=True)
-    assert counting.done == [0, 0, 4]
+    audit_shards(shards["five"], study, out, FEW, resume=True)
     check_same(out, plain)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from butfor.audit.shards.packed import (
     table_file,
     unpack_arrays,
 )
+from butfor.log.checksums import sha256_of
 
 MARKER = "unfinished.txt"
 TABLES = {"count": LOG, "judge": ("episodes", "cases")}  # kept as Arrow files
@@ -33,7 +33,9 @@ TEXT = (
     "Partial results of `butfor audit`. Continue with the same command and --resume. This folder\n"
     "is removed when the audit is complete; it may also be deleted at any time.\n"
 )
-UNFINISHED = Kind(MARKER, b"\\APartial results of `butfor audit`", ("*.npz", "*.arrow", MARKER))
+UNFINISHED = Kind(
+    MARKER, b"\\APartial results of `butfor audit`", ("*.npz", "*.arrow", "*.sha256", MARKER)
+)
 
 
 def parts_folder(out: Path) -> Path:
@@ -67,10 +69,11 @@ class Parts:
         return cls(folder)
 
     def has(self, kind: str, key: str) -> bool:
-        """Whether a part exists and is complete."""
-        return zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz") and all(
-            table_file(self.folder, name, key).exists() for name in TABLES.get(kind, ())
-        )
+        """Whether a part exists, complete and undamaged: its files have their checksums."""
+        try:
+            return self._sums_file(kind, key).read_bytes() == self._sums(kind, key)
+        except FileNotFoundError:
+            return False
 
     def remove(self) -> None:
         """Delete the parts, and the folder if it contains nothing else."""
@@ -82,31 +85,29 @@ class Parts:
 
     def write_ids(self, key: str, ids: NDArray[Any]) -> None:
         """Store the ids of a shard's episodes."""
-        self._write(f"ids-{key}.npz", pack_arrays({"ids": storable(ids)}))
+        self._write_part("ids", key, {}, {"ids": storable(ids)})
 
     def read_ids(self, key: str) -> NDArray[Any]:
         """Return the ids of a shard's episodes, in order."""
         return loaded(self._read(f"ids-{key}.npz")["ids"])
 
     def write_counted(self, key: str, counted: Counted) -> None:
-        """Store the counts and the log of a shard; the log first, so that counts imply it."""
-        self._write_tables(key, counted.tables)
-        self._write(f"count-{key}.npz", pack_arrays(counted.counts.arrays()))
+        """Store the counts and the log of a shard."""
+        self._write_part("count", key, counted.tables, counted.counts.arrays())
 
     def read_counts(self, key: str) -> Counts:
         """Return the counts of a shard."""
         return Counts.from_arrays(self._read(f"count-{key}.npz"))
 
     def write_judged(self, key: str, judged: Judged) -> None:
-        """Store the results of a shard; the tables first, so that the rest implies them."""
-        self._write_tables(key, judged.tables)
+        """Store the results of a shard."""
         arrays: Arrays = {
             f"sums_{name}_{piece}": array
             for name in SUMS
             for piece, array in judged.sums[name].items()
         }
         arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
-        self._write(f"judge-{key}.npz", pack_arrays(arrays))
+        self._write_part("judge", key, judged.tables, arrays)
 
     def read_judged(self, key: str) -> Judged:
         """Return the results of a shard without its tables."""
@@ -124,9 +125,21 @@ class Parts:
             raise FileNotFoundError(f"{self.folder / name} was removed; run again with --resume")
         return unpack_arrays(self.folder / name)
 
-    def _write_tables(self, key: str, tables: Mapping[str, Any]) -> None:
+    def _write_part(self, kind: str, key: str, tables: Mapping[str, Any], arrays: Arrays) -> None:
+        """Store the files of a part, and then their checksums, without which it does not count."""
         for name, packed in tables.items():
             self._write(table_file(self.folder, name, key).name, packed)
+        self._write(f"{kind}-{key}.npz", pack_arrays(arrays))
+        self._sums_file(kind, key).write_bytes(self._sums(kind, key))
+
+    def _sums_file(self, kind: str, key: str) -> Path:
+        return self.folder / f"{kind}-{key}.sha256"
+
+    def _sums(self, kind: str, key: str) -> bytes:
+        """Return the checksums of the files of a part, as `sha256sum` writes them."""
+        tables = [table_file(self.folder, name, key) for name in TABLES.get(kind, ())]
+        files = [self.folder / f"{kind}-{key}.npz", *tables]
+        return "".join(f"{sha256_of(path)}  {path.name}\n" for path in files).encode()
 
     def _write(self, name: str, data: Any) -> None:
         """Write a file under a temporary name and rename it, so that it is never incomplete."""
