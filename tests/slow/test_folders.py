@@ -1,12 +1,13 @@
 """Folders are written whole, by one program at a time, and nothing else in them is touched."""
 
+import errno
 import os
 import threading
 
 import pytest
 
 from butfor.audit.audit import AUDIT, Audit
-from butfor.audit.folders import NEW, READY, STALE, Kind, claimed, whole_folder
+from butfor.audit.folders import NEW, READY, STALE, Kind, claimed, settle, whole_folder
 from butfor.audit.shards.parts import parts_folder
 from tests.review_site import small_audit
 
@@ -79,6 +80,34 @@ def test_a_second_run_is_told_of_the_first(tmp_path, monkeypatch):
         write(tmp_path / "other")
     write(tmp_path / "audit")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit", "other"]
+
+
+def fails(number):
+    def call(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def test_a_lock_that_a_full_disk_leaves_empty_is_released(tmp_path, monkeypatch):
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", fails(errno.ENOSPC))
+        with claimed(tmp_path / "notes", NOTES):
+            pass
+    assert not list(tmp_path.iterdir())
+    write(tmp_path / "notes")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_who_cannot_finish_what_was_interrupted_is_told_who_can(number, tmp_path, monkeypatch):
+    write(tmp_path / "notes")
+    interrupted(tmp_path / "notes", "a.csv")
+    with monkeypatch.context() as forbidden:
+        forbidden.setattr(os, "open", fails(number))
+        with pytest.raises(PermissionError, match="open it once as somebody who may write"):
+            settle(tmp_path / "notes")
+    settle(tmp_path / "notes")
+    assert content(tmp_path / "notes") == {"notes.txt": "notes of today", "a.csv": "new"}
 
 
 @pytest.mark.parametrize("exists", [False, True])

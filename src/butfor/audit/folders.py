@@ -28,6 +28,7 @@ if sys.platform != "win32":
 NEW, READY = ".butfor-new", ".butfor-ready"  # files being written; files that only have to be moved
 STALE = "stale.txt"  # in READY: the files of the old folder that the new one lacks, by line
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of a file system that has none
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 PATIENCE = 2.0  # seconds in which a reader has finished what was interrupted
 T = TypeVar("T")
 
@@ -157,7 +158,9 @@ def settle(folder: str | Path) -> None:
         try:
             with _locked(place, wait=True):
                 _settle(place)
-        except PermissionError:
+        except OSError as error:
+            if error.errno not in FORBIDDEN:
+                raise
             raise PermissionError(
                 f"{place}: a run was interrupted while it replaced this folder; open it once as "
                 f"somebody who may write to it and to {place.parent}"
@@ -264,6 +267,7 @@ def _lock(path: Path, goal: Path, wait: bool) -> int | None:
     if not path.exists() or os.fstat(file).st_ino != path.stat().st_ino:
         os.close(file)
         return None
-    os.truncate(file, 0)
-    os.write(file, str(os.getpid()).encode())
+    with suppress(OSError):  # on a full disk; the number only tells others whom to wait for
+        os.truncate(file, 0)
+        os.write(file, str(os.getpid()).encode())
     return file
