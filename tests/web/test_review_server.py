@@ -2,9 +2,10 @@
 
 import asyncio
 import socket
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -120,9 +121,31 @@ def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):
         process.terminate()
         assert process.wait(timeout=20) == 0
         told = process.stdout.read()
-        assert "all verdicts are kept" in told
     with Store(folder) as store:  # whoever notes the head can find out what is lost later
-        assert told.endswith(f"{store.verify().events} events; head {store.verify().head}\n")
+        last = f"{store.verify().events} events; head {store.verify().head}"
+    assert told.endswith(f"Stopped. {last}\nAll verdicts are kept.\n")
+
+
+@pytest.mark.parametrize("name", ["review_of_stay", "stay"])
+def test_it_tells_when_it_stops_of_damage_since_it_started(name, folder):
+    """A file that was damaged under the server, whose memory may still have it as it was."""
+    with Store(folder) as store:
+        store.open_run(small_audit(flags=20))
+    path = folder / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        root = f"SELECT rootpage FROM sqlite_schema WHERE name = '{name}'"
+        page = connection.execute(root).fetchone()[0] - 1
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    with server(folder) as (process, base):
+        assert httpx.get(base).status_code == 303
+        with path.open("rb+") as file:
+            file.seek(page * size)
+            file.write(b"\xff" * size)
+        process.terminate()
+        told, wrong = process.stdout.read(), process.stderr.read()
+    assert "All verdicts are kept" not in told
+    assert "Stopped. " in told
+    assert "BROKEN: " in told, wrong
 
 
 @pytest.fixture

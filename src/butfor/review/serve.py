@@ -21,7 +21,7 @@ from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
 from butfor.review.routes.sessions import Tokens, check_private, read_tokens
 from butfor.review.shown import AuditReview
-from butfor.review.store import Store
+from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import check_reviewer
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
@@ -142,10 +142,10 @@ def serve(
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
         signal.signal(signal.SIGTERM, before)
-        found = store.verify()
-    say(f"Stopped; all verdicts are kept. {found.events} events; head {found.head}")
-    if not found.ok:
-        say(f"BROKEN: {found.problem}")
+        events, head = store.last_event(), store.head()
+    say(f"Stopped. {events} events; head {head}")
+    found = verify_folder(folder, head)  # what is on the disk, not what this process remembers
+    say("All verdicts are kept." if found.ok else f"BROKEN: {found.problem}")
 
 
 def check_coordinators(names: Sequence[str], tokens: Tokens | None) -> None:

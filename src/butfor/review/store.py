@@ -195,6 +195,11 @@ class Store(AbstractContextManager["Store"]):
         with self.file.reading() as transaction:
             return int(transaction.execute("SELECT id FROM head").fetchone()[0])
 
+    def head(self) -> str:
+        """Return the hash of the last event, to be noted elsewhere."""
+        with self.file.reading() as transaction:
+            return str(transaction.execute("SELECT hash FROM head").fetchone()[0])
+
     def verify(self, head: str | None = None) -> Verification:
         """Recompute the chain and the tables; `head`, if given, must be a hash in the chain."""
         with self.file.reading() as transaction:
