@@ -940,6 +940,21 @@ def test_tables_and_triggers_of_others_are_refused(store, run, tmp_path, stateme
         Store(tmp_path)
 
 
+@pytest.mark.parametrize("left", [b"", None])
+def test_verdicts_that_the_file_lacks_are_not_deleted(store, run, tmp_path, left):
+    store.reviewer(run, "ann").submit("0", YES)
+    name = store.path.name
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    newest = store.path.with_name(f"{name}-wal").read_bytes()
+    (copy / f"{name}-wal").write_bytes(newest)
+    if left is not None:
+        (copy / name).write_bytes(left)
+    with pytest.raises(DamagedError, match=f"{name} is empty or missing, but {name}-wal has"):
+        Store(copy)
+    assert (copy / f"{name}-wal").read_bytes() == newest
+
+
 def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
     work(store, run)
     noted = store.verify().head

@@ -148,6 +148,7 @@ class EventFile:
         weakref.finalize(self, _close_all, self._idle)  # also if nobody calls `close`
         self._writer = threading.Lock()  # fairer than many threads contending for SQLite's lock
         self._file: tuple[int, int] | None = None
+        _check_not_lost(path, self.shown)
         with _explained(self.shown), closing(self._connect()) as connection:
             _use_wal(connection)
             with self._transaction(connection, "IMMEDIATE"):
@@ -333,6 +334,23 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(0.02)
+
+
+def _check_not_lost(path: Path, shown: Path) -> None:
+    """Raise if only the newest verdicts are left: SQLite would begin anew, and delete them."""
+    wal = path.with_name(f"{path.name}-wal")
+    if _size(wal) and not _size(path):  # in this order: another process may be creating both
+        raise DamagedError(
+            f"{shown} is empty or missing, but {wal.name} has verdicts in it; keep a copy of that "
+            "file, and restore both from a backup"
+        )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _check_undamaged(connection: sqlite3.Connection, path: Path) -> None:
