@@ -1,5 +1,7 @@
 """Input that is legal and absurd: refused with its limit, or answered without blowing up."""
 
+import errno
+import os
 import time
 import tracemalloc
 from dataclasses import replace
@@ -178,6 +180,12 @@ def test_memory_that_runs_out_is_told_with_a_remedy(capsys):
     with pytest.raises(Exception, match="2"), exit_on_error():
         np.empty(2**55)
     assert "not enough memory" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_a_remedy(capsys):
+    with pytest.raises(Exception, match="2"), exit_on_error():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert "The disk is full: free some space" in capsys.readouterr().err
 
 
 def test_levels_of_many_ready_made_states_take_no_table_of_states_by_states():

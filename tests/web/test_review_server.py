@@ -142,6 +142,7 @@ def test_it_tells_when_it_stops_of_damage_since_it_started(name, folder):
             file.seek(page * size)
             file.write(b"\xff" * size)
         process.terminate()
+        assert process.wait(timeout=20) == 1
         told, wrong = process.stdout.read(), process.stderr.read()
     assert "All verdicts are kept" not in told
     assert "Stopped. " in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import threading
@@ -79,7 +80,9 @@ def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, ReviewError) as error:
-        notes = getattr(error, "__notes__", [])
+        notes = list(getattr(error, "__notes__", []))
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            notes.append("The disk is full: free some space, or write to another one.")
         kept = [] if "--resume" in str(error) else _kept(unfinished)
         say("\n".join([f"Error: {error}", *notes, *kept]), error=True)
         raise typer.Exit(2) from None

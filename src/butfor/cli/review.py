@@ -104,7 +104,7 @@ def review(
             behind_tls=behind_tls,
             names=tuple(name or ()),
         )
-        serve(
+        whole = serve(
             folder,
             address,
             settings=settings,
@@ -112,3 +112,4 @@ def review(
             coordinators=tuple(coordinator or ()),
             say=say,
         )
+        raise typer.Exit(0 if whole else 1)

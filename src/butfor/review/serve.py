@@ -93,8 +93,8 @@ def serve(
     show_overview: bool = False,
     coordinators: Sequence[str] = (),
     say: Callable[[str], None] = print,
-) -> None:
-    """Serve the review of an audit folder until it is stopped."""
+) -> bool:
+    """Serve the review of an audit folder until it is stopped; return whether its file is whole."""
     tokens = read_tokens(address.token_file) if address.token_file else None
     check_coordinators(coordinators, tokens)
     audit = load_for_readers(folder)
@@ -146,6 +146,7 @@ def serve(
     say(f"Stopped. {events} events; head {head}")
     found = verify_folder(folder, head)  # what is on the disk, not what this process remembers
     say("All verdicts are kept." if found.ok else f"BROKEN: {found.problem}")
+    return found.ok
 
 
 def check_coordinators(names: Sequence[str], tokens: Tokens | None) -> None:
