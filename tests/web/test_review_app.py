@@ -772,7 +772,17 @@ def test_posts_come_from_ones_own_pages(ann, headers, status):
     ann.post(f"/episodes/{ann.next()['slug']}/reviews", status, headers, verdict=1)
 
 
-@pytest.mark.parametrize("elsewhere", ["same-site", "cross-site"])
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "cross-site"},
+        # what Chromium sends for the speculation rules of a page on another port, with cookies
+        {"sec-fetch-site": "none", "sec-purpose": "prefetch"},
+        {"sec-fetch-site": "none", "sec-purpose": "prefetch;prerender"},
+    ],
+    ids=["same site", "cross site", "prefetched", "prerendered"],
+)
 def test_a_page_elsewhere_cannot_take_a_reviewers_right_to_a_verdict(site, elsewhere):
     first, second, eve = (site.reviewer(name) for name in ("ann", "bob", "eve"))
     slug = first.next()["slug"]
@@ -782,10 +792,9 @@ def test_a_page_elsewhere_cannot_take_a_reviewers_right_to_a_verdict(site, elsew
     paths.append(f"/api/v1/episodes/{slug}/trajectory?settling=true")
     before = site.store.last_event()
     for path in paths:
-        answer = eve.client.get(path, headers={"sec-fetch-site": elsewhere})
-        assert answer.status_code == 403
+        assert eve.client.get(path, headers=elsewhere).status_code == 403
     assert site.store.last_event() == before
-    answer = eve.client.get("/", headers={"sec-fetch-site": elsewhere})  # a link in an e-mail
+    answer = eve.client.get("/", headers=elsewhere)  # a link in an e-mail
     assert answer.status_code in (200, 303)
     eve.get(f"/disagreements/{slug}")
     assert site.store.last_event() == before + 1
@@ -815,6 +824,13 @@ def test_signing_in_leads_nowhere_else(site, goal):
     assert form["next"] == "/"
     answer = client.post("/sign-in", data=form | {"reviewer": "ann", "next": goal})
     assert answer.headers["location"] == "/start"  # the first page
+
+
+def test_a_page_elsewhere_does_not_choose_what_signing_in_opens(site):
+    for elsewhere, goal in ((None, "/disagreements/7"), ("same-site", "/"), ("cross-site", "/")):
+        headers = {} if elsewhere is None else {"sec-fetch-site": elsewhere}
+        page = site.client().get("/sign-in?next=/disagreements/7", headers=headers)
+        assert fields(page.text)["next"] == goal
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,21 @@ def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(brow
     assert browser.problems() == []
 
 
+def test_a_reload_in_the_middle_of_a_sentence_loses_nothing(browser, base):
+    open_first(browser, base, "gus")
+    for words in ("half a", " sentence"):
+        browser.press("3")
+        browser.press("c")
+        browser.type(words)
+        browser.evaluate("document.documentElement.dataset.old = 'yes'")
+        browser.command("Page.reload")
+        browser.wait_for(f"document.documentElement?.dataset.old != 'yes' && {READY}")
+    assert browser.evaluate("document.querySelector('#comment').value") == "half a sentence"
+    assert browser.evaluate("document.querySelector('[name=verdict][value=\"3\"]').checked")
+    browser.goto(f"{base}/about")
+    assert browser.evaluate("sessionStorage.getItem('left')") is None
+
+
 def test_the_time_spent_goes_on_after_a_reload(browser, base):
     value = "Number(document.querySelector('[name=seconds]').value)"
     sign_in(browser, base, "ida")

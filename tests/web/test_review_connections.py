@@ -145,6 +145,10 @@ SLOW_BODY = (
     "POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
     "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
 )
+ATTEMPT = (
+    "POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+    'Content-Type: application/json\r\nContent-Length: 18\r\n\r\n{{"reviewer":"ann"}}'
+)
 LONG_GET = "GET /static/vega.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
 
 
@@ -155,6 +159,21 @@ def test_slow_bodies_keep_nobody_out(patient):
             half_open(stack, port, 1, said=SLOW_BODY.format(port=port).encode())
             time.sleep(0.02)  # until the headers have been read
         assert httpx.get(base, timeout=15, verify=False).status_code == 303
+
+
+def test_attempts_that_wait_after_wrong_tokens_keep_nobody_out(folder, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("ann 3f9c1e7ab2d84605c1f7e9a03b5d2864")
+    tokens.chmod(0o600)
+    wait = "import butfor.review.routes.sessions as s; s.FREE_FAILURES = 1; s.FIRST_DELAY = 60.0"
+    with small_server(
+        folder, tmp_path / "log", "--token-file", tokens, before=f"{FEW_FILES}\n{wait}"
+    ) as (_, base, port):
+        assert httpx.post(f"{base}/api/v1/session", json={"reviewer": "ann"}).status_code == 401
+        with ExitStack() as stack:
+            half_open(stack, port, FILES, said=ATTEMPT.format(port=port).encode())
+            time.sleep(0.5)  # until they have been read
+            assert httpx.get(base, timeout=15, verify=False).status_code == 303
 
 
 def test_a_long_answer_may_be_read_for_longer_than_headers_may_take(quick):

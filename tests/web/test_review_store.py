@@ -600,7 +600,7 @@ def test_a_stay_does_not_come_back_within_minutes(store, clock):
 
 
 def test_what_comes_back_cannot_be_computed_from_what_reviewers_know(tmp_path):
-    orders = []
+    orders, seeds = [], []
     for name in ("one", "two"):  # the same audit, settings and reviewer
         (tmp_path / name).mkdir()
         with Store(tmp_path / name) as store:
@@ -608,9 +608,11 @@ def test_what_comes_back_cannot_be_computed_from_what_reviewers_know(tmp_path):
             store.join(run.id, "ann")
             (join,) = store.events(run=run.id, reviewer="ann")
             orders.append(join.payload["order"])
+            seeds.append(join.payload["seed"])
             assert run.secret not in repr(run)
     assert sorted(e for e, _ in orders[0]) != sorted(e for e, _ in orders[1])  # who comes back
     assert [e for e, _ in orders[0]] != [e for e, _ in orders[1]]
+    assert max(seeds) > 2**48  # which could all be tried; once in 2^30 both are that small
 
 
 def test_places_tell_nothing_of_the_order_nor_of_repeats_to_come(store):

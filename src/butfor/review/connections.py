@@ -24,12 +24,12 @@ LINES, LINE_SECONDS = 5, 60.0  # that one place in the code may log in this time
 
 
 @dataclass
-class _Connection:
+class Connection:
     """An open connection."""
 
     socket: socket.socket
     client: tuple[str, int]  # address and port
-    due: bool = True  # whether it waits for its client: to send a request or to read the answer
+    due: bool = True  # whether it makes room: it waits for its client, or after wrong tokens
     closing: asyncio.TimerHandle | None = None  # unless headers come in time
 
 
@@ -38,8 +38,9 @@ class Listening(socket.socket):
 
     Each has `HEADER_SECONDS` to send the headers of a request. If there are too many, or too many
     of one address, the one that has waited longest for its client makes room: for headers, for the
-    rest of a request, or for its answer to be read. If none waits, the new one is closed. Counting
-    where connections are accepted includes those in the middle of a handshake.
+    rest of a request, or for its answer to be read, or that has to wait after wrong tokens. If none
+    waits, the new one is closed. Counting where connections are accepted includes those in the
+    middle of a handshake.
     """
 
     most = MOST_CONNECTIONS
@@ -47,7 +48,7 @@ class Listening(socket.socket):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._open: dict[Any, _Connection] = {}  # by client, oldest first
+        self._open: dict[Any, Connection] = {}  # by client, oldest first
         self._closing = False
 
     def limit(self, shared: bool) -> None:
@@ -81,7 +82,7 @@ class Listening(socket.socket):
         if not room:
             accepted.close()
             raise ConnectionAbortedError
-        self._open[client] = _Connection(accepted, client)
+        self._open[client] = Connection(accepted, client)
         self.wait_for_request(client)
         return accepted, peer
 
@@ -101,6 +102,10 @@ class Listening(socket.socket):
                 one.closing.cancel()
                 one.closing = None
 
+    def find(self, client: tuple[str, int] | None) -> Connection | None:
+        """Return the open connection of a client."""
+        return self._open.get(client)
+
     def _make_room(self, address: str | None) -> bool:
         """Close the connection that has waited longest, of one address or of all."""
         for one in self._open.values():
@@ -110,7 +115,7 @@ class Listening(socket.socket):
                 return True
         return False
 
-    def _drop(self, one: _Connection) -> None:
+    def _drop(self, one: Connection) -> None:
         if self._open.get(one.client) is one:
             self.note(one.client, due=False)
             del self._open[one.client]
@@ -130,6 +135,8 @@ def protocol_of(listening: Listening) -> type[H11Protocol]:
                 return
             if now is not before or not now.more_body:
                 listening.note(self.client, due=now.more_body)
+            if now is not before:
+                self.scope["state"]["connection"] = listening.find(self.client)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()

@@ -20,6 +20,7 @@ from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
 from butfor.review.routes import access, api, practice, stay
 from butfor.review.routes.access import Form, FormPoster, SignedIn
+from butfor.review.routes.security import from_elsewhere
 from butfor.review.shown import Viewer, make_slug
 from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, ReviewError, StaleError
 
@@ -152,8 +153,9 @@ def _read_file(name: str) -> bytes:
 
 @router.get("/sign-in")
 def show_sign_in(request: Request, next: str = "/") -> Response:
-    """Ask who it is."""
-    return render_sign_in(request, 200, access.local_path(next))
+    """Ask who it is; a link on another site does not choose what is opened afterwards."""
+    goal = "/" if from_elsewhere(request.headers) else access.local_path(next)
+    return render_sign_in(request, 200, goal)
 
 
 @router.post("/sign-in", dependencies=[access.AfterFailures])

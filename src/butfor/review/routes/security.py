@@ -48,7 +48,7 @@ class RequestFilter:
         headers, body = Headers(scope=scope), b""
         try:
             self._check_host(headers)
-            if scope["path"] not in ENTRANCES and _from_elsewhere(headers):
+            if scope["path"] not in ENTRANCES and from_elsewhere(headers):
                 raise HTTPException(403, "another site led here; open the review's own first page")
             if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
                 self._check_origin(headers)
@@ -80,15 +80,20 @@ class RequestFilter:
         """
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         own = {f"{self.scheme}://{host}" for host in self.hosts}
-        if _from_elsewhere(headers) or (origin not in (None, "null") and origin.lower() not in own):
+        if from_elsewhere(headers) or (origin not in (None, "null") and origin.lower() not in own):
             raise HTTPException(403, "sent from another site")
         if origin == "null" and site != "same-origin":
             raise HTTPException(403, "sent from a page of unknown origin")
 
 
-def _from_elsewhere(headers: Headers) -> bool:
-    """Return whether a page of another site, perhaps on another port of this machine, asks."""
-    return headers.get("sec-fetch-site") not in (None, "same-origin", "none")
+def from_elsewhere(headers: Headers) -> bool:
+    """Return whether a page of another site, perhaps on another port of this machine, asks.
+
+    Any page can have others prefetched or prerendered, with their cookies and as if somebody had
+    typed their address (`Sec-Fetch-Site: none`), so whatever is not opened yet counts as elsewhere.
+    """
+    ahead = "prefetch" in headers.get("sec-purpose", "")
+    return ahead or headers.get("sec-fetch-site") not in (None, "same-origin", "none")
 
 
 def with_headers(send: Send, added: Mapping[str, str]) -> Send:

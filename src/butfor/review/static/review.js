@@ -84,10 +84,15 @@
   let saved = written && JSON.stringify(content());
   let sent = JSON.parse(sessionStorage.getItem("sent"));
   if (sent && reviewer && sent.reviewer !== reviewer) sent = null;
+  // A page that is loaded again may have been made before the draft arrived that was sent last.
+  let left = JSON.parse(sessionStorage.getItem("left"));
+  if (left && (left.reviewer !== reviewer || Date.now() - left.at > 10000)) left = null;
+  sessionStorage.removeItem("left");
   if (sent && find("#typed")) {
     find("#again").textContent = "It is not saved, but remembered in this window: it will return to the form when you have signed in, if the page still has one.";
   } else if (reviewer) {
-    for (const [name, value] of sent && written && again(sent.page) ? sent.content : []) {
+    const last = [sent, left].find((one) => one && written && again(one.page));
+    for (const [name, value] of last?.content ?? []) {
       const field = written.elements[name];
       if (field?.type === "checkbox") field.checked = true;
       else if (field) field.value = value;
@@ -114,6 +119,10 @@
   });
   addEventListener("pageshow", () => { leaving = false; });
 
+  if (reviewer && written) addEventListener("pagehide", () => {
+    if (leaving || JSON.stringify(content()) === saved) return;
+    sessionStorage.setItem("left", JSON.stringify({ reviewer, page, at: Date.now(), content: Object.entries(content()) }));
+  });
   if (seconds) addEventListener("pagehide", () => { if (!leaving) sessionStorage.setItem(clock, seconds.value); });
   if (form?.dataset.draft) {
     const status = find("#draft");
