@@ -109,6 +109,13 @@ def test_numbers_beyond_measure_are_refused_with_their_limit(ward, options, word
         ),
         ("[columns]", f"""["a".{"'b'." * 9_000}c]\n[columns]""", "line 2: a key has more than"),
         ("[columns]", r'"\"".' * 60_000 + "a = 1\n[columns]", "line 2: a key has more than"),
+        ("[columns]", 'x = "' + '\\"' * 300_000 + "\n[columns]", "not TOML"),
+        (
+            "[columns]",
+            f"x = 0x{'f' * 5_000}\n[columns]",
+            "or endless digits; write out",
+        ),
+        ("[columns]", f"[{'x' * 600_000}]\n[columns]", "…"),
     ],
 )
 def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, words):
@@ -117,6 +124,7 @@ def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, w
     told = audit(ward)
     assert told.exit_code == 2
     assert words in told.stderr
+    assert len(told.stderr) < 2000
     assert time.process_time() - began < 20  # the key alone took minutes
 
 
@@ -172,6 +180,22 @@ def test_rewards_of_a_log_or_a_model_are_limited():
     with pytest.raises(ValueError, match=r"reward -1e\+101; give a finite number from -1e\+100"):
         bf.Episodes.from_arrays([0], [0], [-1], **given | {"outcomes": [bf.Outcome("x", -1e101)]})
     assert check_seed(MOST_SEED) == MOST_SEED
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"states": 10**12}, "1000000000000 states: give at most 1,000,000, or several variables"),
+        ({"actions": 2 * 10**9}, "2000000000 actions: give at most 1,000,000"),
+        ({"state": [-(2**63)]}, "state at 0 is -9223372036854775808, too large"),
+        ({"state": np.array([2**63], dtype=np.uint64)}, "too large; relabel from 0"),
+    ],
+)
+def test_numbers_of_states_are_limited(changed, words):
+    given = {"state": [0], "action": [0], "next_state": [-1], "offsets": [0, 1], "outcome": [0]}
+    given |= {"states": 1, "actions": 1, "outcomes": [bf.Outcome("end", 1.0)]}
+    with pytest.raises(ValueError, match=words):
+        bf.Episodes.from_arrays(**given | changed)
 
 
 def test_a_table_that_is_too_large_is_refused_before_memory_is_taken():
