@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 MOST_STEPS = 1_000_000  # of a horizon
 MOST_NUMBERS = 10**8  # of a table that is kept in memory: 0.8 GB
+MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
 MOST_WHOLE = 2**63 - 1  # that files keep
 MOST_EPISODES = 10**12  # that can be asked for
 MOST_BITS = 256  # of a number that a message shows

@@ -12,6 +12,8 @@ from typing import TypeVar
 from butfor.checks import check_whole
 from butfor.types import Progress
 
+MOST_THREADS = 1000  # that can be asked for
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -24,9 +26,9 @@ def count_cores() -> int:
 
 def count_threads(threads: int | None) -> int:
     """Return how many threads to use: as many as were asked for, by default one per core."""
-    return check_whole(
-        count_cores() if threads is None else threads, "threads", 1, "a whole number"
-    )
+    if threads is None:
+        return count_cores()
+    return check_whole(threads, "threads", 1, "a whole number", MOST_THREADS)
 
 
 def in_blocks(
@@ -48,7 +50,8 @@ def in_blocks(
     parts = 8 * workers if progress is not None else 4 * workers if workers > 1 else 1
     size = max(smallest, min(largest, -(-count // parts)))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
-    if min(workers, len(blocks)) <= 1:  # the caller's own thread: another would only be waited for
+    workers = min(workers, len(blocks))
+    if workers <= 1:  # the caller's own thread: another would only be waited for
         for start, stop in blocks:
             work(start, stop)
             if progress is not None:

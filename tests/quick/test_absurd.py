@@ -12,13 +12,16 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor import sepsis
+from butfor.audit.settings import MOST_MODELS
 from butfor.audit.shards.workers import MOST_PROCESSES
 from butfor.checks import MOST_EPISODES
 from butfor.cli.main import app
 from butfor.cli.output import exit_on_error
 from butfor.hidden import LatentPolicy, pomdp_value
+from butfor.log.files import MOST_ROW
 from butfor.log.study import MOST_PARTS, MOST_TOLD, read_study
 from butfor.random import MOST_SEED, check_seed
+from butfor.threads import MOST_THREADS
 
 PHYSICIAN = sepsis.behavior_policy("corrected")
 NOTHING = np.eye(8)[np.zeros(1440, dtype=int)]  # a policy that never treats
@@ -71,6 +74,11 @@ def audit(ward, *options):
         (["--flags", str(10**30)], f"give a whole number, at most {MOST_EPISODES}"),
         (["--review-size", str(10**30)], f"give a whole number, at most {MOST_EPISODES}"),
         (["--local-cluster", str(10**6)], f"a number of processes, at most {MOST_PROCESSES}"),
+        (["--models", str(10**12)], f"models {10**12}: give a whole number, at most {MOST_MODELS}"),
+        (
+            ["--threads", str(10**12), "--detail", "summary"],
+            f"threads {10**12}: give a whole number, at most {MOST_THREADS}",
+        ),
         (["--checksums", "/dev/zero"], "/dev/zero is a device; give a file"),
     ],
 )
@@ -103,6 +111,13 @@ def test_numbers_beyond_measure_are_refused_with_their_limit(ward, options, word
         ),
         ("[columns]", f"""["a".{"'b'." * 9_000}c]\n[columns]""", "line 2: a key has more than"),
         ("[columns]", r'"\"".' * 60_000 + "a = 1\n[columns]", "line 2: a key has more than"),
+        ("[columns]", 'x = "' + '\\"' * 300_000 + "\n[columns]", "not TOML"),
+        (
+            "[columns]",
+            f"x = 0x{'f' * 5_000}\n[columns]",
+            "or endless digits; write out",
+        ),
+        ("[columns]", f"[{'x' * 600_000}]\n[columns]", "…"),
     ],
 )
 def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, words):
@@ -111,7 +126,30 @@ def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, w
     told = audit(ward)
     assert told.exit_code == 2
     assert words in told.stderr
+    assert len(told.stderr) < 2000
     assert time.process_time() - began < 20  # the key alone took minutes
+
+
+LONG_NOTE = f'99,"{"a word " * 30_000}",0,home\n'  # longer than the csv module reads by itself
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("\n5,1", '\n5,"1', "log.csv: the row that begins in line 7 has more than 1,048,576 bytes"),
+        ("\n5,1", f"\n{LONG_NOTE}5,7", "unknown_levels: 2 rows"),
+        ("episode,s,a", f"episode,{'s' * 200_000},a", "[state.s]: no column 's'"),
+        ("home", "h\udcf6me", "log.csv, line 3: not UTF-8; save it as UTF-8"),
+    ],
+)
+def test_logs_beyond_measure_are_refused_with_the_line(ward, old, new, words):
+    text = (ward / "log.csv").read_text().replace(old, new, 1)
+    rest = "1,0,0,home\n" * (MOST_ROW // 5 if '"1' in new else 0)
+    (ward / "log.csv").write_bytes((text + rest).encode(errors="surrogateescape"))
+    told = audit(ward)
+    assert told.exit_code == 2
+    assert words in told.stderr
+    assert len(told.stderr) < 900
 
 
 def test_more_intervals_than_episodes_are_those_of_all(ward):
@@ -144,6 +182,22 @@ def test_rewards_of_a_log_or_a_model_are_limited():
     with pytest.raises(ValueError, match=r"reward -1e\+101; give a finite number from -1e\+100"):
         bf.Episodes.from_arrays([0], [0], [-1], **given | {"outcomes": [bf.Outcome("x", -1e101)]})
     assert check_seed(MOST_SEED) == MOST_SEED
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"states": 10**12}, "1000000000000 states: give at most 1,000,000, or several variables"),
+        ({"actions": 2 * 10**9}, "2000000000 actions: give at most 1,000,000"),
+        ({"state": [-(2**63)]}, "state at 0 is -9223372036854775808, too large"),
+        ({"state": np.array([2**63], dtype=np.uint64)}, "too large; relabel from 0"),
+    ],
+)
+def test_numbers_of_states_are_limited(changed, words):
+    given = {"state": [0], "action": [0], "next_state": [-1], "offsets": [0, 1], "outcome": [0]}
+    given |= {"states": 1, "actions": 1, "outcomes": [bf.Outcome("end", 1.0)]}
+    with pytest.raises(ValueError, match=words):
+        bf.Episodes.from_arrays(**given | changed)
 
 
 def test_a_table_that_is_too_large_is_refused_before_memory_is_taken():

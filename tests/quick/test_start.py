@@ -147,8 +147,20 @@ def installed(tmp_path):
 
 
 def where_kept(installed, temporary):
-    """The process that prints where the kernels of the read-only copy are kept."""
-    code = "from butfor.kernels import compiled, rows; print(compiled._kept)"
+    """The process that prints where the kernels of the read-only copy are kept.
+
+    It starts another one, as the demonstration does.
+    """
+    code = (
+        "from importlib import import_module\n"
+        "from multiprocessing import get_context\n"
+        "from butfor.kernels import compiled, rows\n"
+        "print(compiled._kept)\n"
+        "context = get_context('spawn')\n"
+        "other = context.Process(target=import_module, args=['butfor.kernels.compiled'])\n"
+        "other.start()\n"
+        "other.join()"
+    )
     home = str(installed / "home")
     done = run(code, installed, AS_ANYBODY, HOME=home, XDG_CACHE_HOME=home, TMPDIR=str(temporary))
     assert done.returncode == 0, done.stderr

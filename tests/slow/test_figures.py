@@ -563,6 +563,14 @@ def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
         assert html.count("<script") == 1
 
 
+def test_characters_that_steer_a_terminal_are_drawn_as_pictures(tmp_path):
+    steering = "a\x1b[31m\x00\r\u2028b"
+    noted = ESTIMATES.assign(warning=steering)
+    chart = charts.estimates_chart(noted, title=steering, axis_title=f"{steering}\nc")
+    (svg,) = charts.save_figure(chart, tmp_path / "figure", ["svg"])
+    assert "a␛[31m␀␍ b c" in svg.read_text(encoding="utf-8")
+
+
 def test_lines_are_broken_to_fit():
     lines = wrap("A model estimate, not a fact. " + "x" * 80, 120, 13)
     assert all(text_width(line, 13) <= 120 for line in lines)

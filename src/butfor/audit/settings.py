@@ -44,6 +44,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 FULL, SUMMARY, AUTO = "full", "summary", "auto"  # levels of detail
 FACTORED, TABULAR = "factored", "tabular"  # kinds of model
+MOST_MODELS = 1_000_000  # that can be drawn
 MOST_DECISIONS = 1_000_000  # in a log that "auto" audits in full detail
 
 
@@ -109,6 +110,8 @@ class AuditSettings:
         check_whole(self.draws, "draws", 0, "a whole number")
         if self.intervals is not None:
             check_whole(self.intervals, "intervals", 0, "a whole number")
+        if self.models is not None:
+            check_whole(self.models, "models", 0, "a whole number", MOST_MODELS)
         check_seed(self.seed)
         check_pseudo_count(self.prior, "prior")
         check_pseudo_count(self.smoothing, "smoothing")

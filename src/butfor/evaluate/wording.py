@@ -17,6 +17,7 @@ MINUS = "\N{MINUS SIGN}"
 CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
 CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
+CONTROLS |= dict.fromkeys((0xFFFE, 0xFFFF), 0xFFFD)  # no characters at all
 
 
 def percent(probability: float) -> str:

@@ -6,6 +6,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Callable
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,19 @@ def _where_kept(probe: Any) -> Path | None:
     try:
         numba.config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
     except OSError:
-        warnings.warn(NOT_KEPT, RuntimeWarning, stacklevel=2)
+        _say(NOT_KEPT)
         return None
-    warnings.warn(
+    _say(
         f"compiled kernels are kept in {numba.config.CACHE_DIR}, because neither butfor's own "
-        "folder nor the home folder can be written",
-        RuntimeWarning,
-        stacklevel=2,
+        "folder nor the home folder can be written"
     )
     return Path(njit(cache=True)(probe).stats.cache_path)
+
+
+def _say(message: str) -> None:
+    """Warn, unless this process was started by one that has done so already."""
+    if parent_process() is None:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def digest_of(sources: Path) -> str:

@@ -18,8 +18,9 @@ def check_numbers(values: ArrayLike, name: str) -> Integers:
     """Return whole numbers that fit into 32 bits."""
     whole = check_integers(values, name)
     limit = np.iinfo(np.int32).max
-    if len(whole) and np.abs(whole).max() > limit:
-        place = int(np.abs(whole).argmax())
+    outside = (whole > limit) | (whole < -limit)  # not `abs`: that of -2^63 is -2^63
+    if outside.any():
+        place = int(outside.argmax())
         raise ValueError(f"{name} at {place} is {whole[place]}, too large; relabel from 0")
     return whole.astype(np.int32)
 

@@ -12,11 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from butfor.checks import REWARDS, find_absurd
+from butfor.checks import MOST_NUMBERED, REWARDS, find_absurd
 from butfor.log.coding import listed, text_of
 
 MOST = 2**31 - 1  # actions: codes have 32 bits
-MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 UNIT_NAMES = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
 LOST = "lost to follow-up"  # the outcome of those who stop without one, if they are to have one

@@ -18,6 +18,8 @@ CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 # A packed file is refused if its content is both larger than UNPACKED bytes and more than TIMES its
 # own size.
 UNPACKED, TIMES = 32_000_000, 500
+MOST_ROW = 2**20  # bytes of a row of a CSV file: Arrow reads blocks of this size
+SHOWN = 3  # rows that a message names
 
 
 def event_files(folder: Path) -> list[Path]:
@@ -60,29 +62,51 @@ def line_numbers(path: Path, rows: Sequence[int]) -> list[int]:
     wanted = set(rows)
     with explained(path):
         numbered = enumerate(islice(_read_rows(path), max(rows) + 2), -1)  # the header is row -1
-        lines = {row: line for row, (line, _) in numbered if row in wanted}
+        lines = {row: line for row, (_, line, _) in numbered if row in wanted}
     return [lines.get(row, row + 2) for row in rows]
 
 
 def check_even(path: Path, expected: int) -> None:
-    """Refuse rows with more or fewer cells than the header."""
-    uneven = (row for row in _read_rows(path) if len(row[1]) != expected)
-    lines = [f"line {line} has {len(cells)}" for line, cells in islice(uneven, 3)]
-    if lines:
-        count = len(lines) + sum(1 for _ in uneven)
+    """Refuse rows that are too long, or have more or fewer cells than the header."""
+    uneven: list[str] = []
+    count = 0
+    for first, line, cells in _read_rows(path):
+        if sum(len(cell.encode()) for cell in cells) > MOST_ROW:
+            raise _too_long(path, first)
+        if len(cells) != expected:
+            count += 1
+            uneven += [f"line {line} has {len(cells)}"] * (count <= SHOWN)
+    if count:
         raise ValueError(
             f"{path}: {count} row{'s' if count > 1 else ''} without the {expected} cells of the "
-            f"header ({', '.join(lines)}); put cells with commas or line breaks in double quotes"
+            f"header ({', '.join(uneven)}); put cells with commas or line breaks in double quotes"
         )
 
 
-def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a CSV file that are not blank, each with the line on which it ends."""
+def read_header(path: Path) -> list[str]:
+    """Return the names of the columns of a CSV file."""
+    return next((cells for _, _, cells in _read_rows(path)), [])
+
+
+def _read_rows(path: Path) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the rows of a CSV file that are not blank, with their first and last lines."""
+    csv.field_size_limit(max(csv.field_size_limit(), 2 * MOST_ROW))  # Arrow looks two blocks ahead
     with open_text(path) as file:
-        reader = csv.reader(file, delimiter=delimiter(path))
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
+        reader, last = csv.reader(file, delimiter=delimiter(path)), 0
+        try:
+            for cells in reader:
+                first, last = last + 1, reader.line_num
+                if cells:
+                    yield first, last, cells
+        except csv.Error:
+            raise _too_long(path, last + 1) from None
+
+
+def _too_long(path: Path, line: int) -> ValueError:
+    return ValueError(
+        f"{path}: the row that begins in line {line} has more than {MOST_ROW:,} bytes; add a "
+        "double quote if one is missing there, or shorten the row"
+    )
 
 
 def _bad_line(path: Path) -> str:

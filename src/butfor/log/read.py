@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from butfor.checks import MOST_NUMBERED
 from butfor.log.clusters import CLUSTER, fit_clusters
 from butfor.log.coding import (
     MISSING,
@@ -33,7 +34,7 @@ from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, first_rows, last_rows
 from butfor.log.durations import code_durations, code_steps
 from butfor.log.episodes import Episodes, mean_last_reward
-from butfor.log.fields import LOST, MOST_NUMBERED, place, step_size
+from butfor.log.fields import LOST, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
 from butfor.log.irregular import indicator_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import operator
 from collections import Counter
@@ -22,6 +21,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from butfor.log.coding import EMPTY, is_text, text_of
+from butfor.log.fields import show
 from butfor.log.files import (
     CSV,
     UNPACKED,
@@ -34,6 +34,7 @@ from butfor.log.files import (
     line_numbers,
     open_packed,
     open_text,
+    read_header,
 )
 
 Coded = TypeVar("Coded")
@@ -180,8 +181,7 @@ def read_csv(
     """Read a CSV file, or only `head`, its first rows."""
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty; give a header and at least one row")
-    with open_text(path) as file:
-        header = next(csv.reader(file, delimiter=delimiter(path)), [])
+    header = read_header(path)
     if needed is not None and len(header) == 1 and not set(needed) <= set(header):
         for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (",", "commas")):
             if mark in header[0]:
@@ -266,7 +266,7 @@ def count_decisions(source: Any) -> int:
     total = 0
     for path in find_files(source):
         if is_csv(path):
-            with open_text(path) as file:
+            with explained(path), open_text(path) as file:
                 total += sum(block.count("\n") for block in iter(lambda: file.read(1 << 20), ""))
         else:
             total += count_rows(path)
@@ -351,15 +351,15 @@ def check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] |
     """Refuse a log that lacks a column that is needed, or has two of the same name."""
     for column, times in Counter(columns).items():
         if times > 1 and (needed is None or column in needed):
-            raise ValueError(f"{name}: two columns are called {column!r}; rename one")
+            raise ValueError(f"{name}: two columns are called {show(column)}; rename one")
     lines = []
     for column, place in (needed or {}).items():
         if column not in columns:
             near = difflib.get_close_matches(column, columns, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {show(near[0])}?" if near else ""
             lines.append(f"- {place}: no column {column!r}{hint}")
     if lines:
-        has = ", ".join(map(repr, columns[:30])) + (", …" if len(columns) > 30 else "")
+        has = ", ".join(map(show, columns[:30])) + (", …" if len(columns) > 30 else "")
         head = f"{name}: columns are missing; it has {has}. Correct these names:"
         raise ValueError("\n".join([head, *lines]))
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError, create_model
 
-from butfor.checks import check_size
+from butfor.checks import MOST_BITS, check_size
 from butfor.log.coding import text_of
 from butfor.log.column_rules import column_mistakes
 from butfor.log.fields import (
@@ -72,9 +72,10 @@ REPEATED: dict[str, type[Section]] = {
 SECTIONS = (*SINGLE, *REPEATED)
 MOST_BYTES = 1_000_000  # of a study file
 MOST_TOLD = 100  # mistakes
+MOST_LETTERS = 1000  # of one of them
 MOST_PARTS = 20  # of a key; the parser's time grows with the square of their number
 MANY_PARTS = re.compile(
-    r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*)"""
+    r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*)"""
     rf"{{{MOST_PARTS},}}"
 )
 # What pydantic found, and what it expected in its place.
@@ -122,7 +123,7 @@ def read_study(source: StudySource, *, every: float | str | None = None) -> Stud
     if found:
         count = f"{len(found)} mistake{'s' if len(found) > 1 else ''}"
         more = [f"- and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-        told = [f"- {line}" for line in found[:MOST_TOLD]]
+        told = [f"- {_shortened(line)}" for line in found[:MOST_TOLD]]
         raise ValueError("\n".join([f"{name}: {count}", *told, *more]))
     return Study(**parts)
 
@@ -163,7 +164,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
             "put names with dots in quotes"
         )
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
+        _check_digits(content)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         at = f"line {found[1]}, column {found[2]}" if found else "at the end of the file"
@@ -176,6 +178,21 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path}: endlessly nested brackets or endless digits; write out each value"
         ) from None
+    return content
+
+
+def _check_digits(part: Any) -> None:
+    """Refuse whole numbers too long to be written: TOML reads any number of hexadecimal digits."""
+    if isinstance(part, int) and part.bit_length() > MOST_BITS:
+        raise ValueError
+    inside = part.values() if isinstance(part, dict) else part
+    for value in inside if isinstance(part, dict | list) else ():
+        _check_digits(value)
+
+
+def _shortened(line: str) -> str:
+    half = MOST_LETTERS // 2
+    return line if len(line) <= MOST_LETTERS else f"{line[:half]}…{line[-half:]}"
 
 
 def _with_step(content: Mapping[str, Any], every: float | str) -> dict[str, Any]:

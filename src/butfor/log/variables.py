@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.checks import REWARDS, find_absurd
+from butfor.checks import MOST_NUMBERED, REWARDS, find_absurd
 from butfor.types import Integers
 
 NO_OUTCOME = "no outcome"  # what the end of an episode without an outcome is called
@@ -81,6 +81,11 @@ def check_variables(given: int | Sequence[Variable], name: str) -> tuple[Variabl
     if isinstance(given, int | np.integer):
         if given < 1:
             raise ValueError(f"{given} {name}s: give at least one")
+        if given > MOST_NUMBERED:
+            raise ValueError(
+                f"{given} {name}s: give at most {MOST_NUMBERED:,}, or several variables whose "
+                "combinations they are"
+            )
         return (Variable(name, tuple(str(level) for level in range(int(given)))),)
     variables = tuple(given)
     if not variables or any(len(variable.levels) == 0 for variable in variables):

@@ -52,7 +52,7 @@ def draw_factored(
     if numbers * count > MOST_NUMBERS:
         raise ValueError(
             f"count {count}: with tables of {numbers} numbers there is memory for at most "
-            f"{MOST_NUMBERS // numbers}"
+            f"{MOST_NUMBERS // numbers}; draw fewer"
         )
     tables = [
         draw_tables(factor, count, np.random.default_rng([seed, i]), strength=strength)

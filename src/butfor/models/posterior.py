@@ -215,7 +215,7 @@ def check_memory(entries: int, models: int) -> None:
     if entries * models > MOST_NUMBERS:
         raise ValueError(
             f"models {models}: with {entries} transitions there is memory for at most "
-            f"{MOST_NUMBERS // entries}"
+            f"{MOST_NUMBERS // entries}; draw fewer"
         )
 
 

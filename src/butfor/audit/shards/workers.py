@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import butfor
 from butfor.audit.shards.log import Shard
 from butfor.checks import check_whole
-from butfor.threads import count_cores
+from butfor.threads import count_threads
 
 MOST_PROCESSES = 1000  # of a cluster on this machine
 AHEAD = 2  # shards for each thread, one of which waits until the other is done
@@ -39,8 +39,7 @@ class Threads:
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
         """Process one shard per thread at a time; if there are fewer shards, they share threads."""
-        given = count_cores() if self.count is None else self.count
-        threads = check_whole(given, "threads", 1, "a whole number")
+        threads = count_threads(self.count)
         at_once = max(1, min(threads, len(shards)))
         waiting = list(reversed(shards))
         running: dict[Future[Any], Shard] = {}

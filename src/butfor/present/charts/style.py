@@ -16,6 +16,8 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 from numpy.typing import NDArray
 
+from butfor.evaluate.wording import visible
+
 BLACK = "#111111"
 BLUE = "#0072B2"
 VERMILLION = "#D55E00"
@@ -110,7 +112,22 @@ def template(
 
 def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return the Vega-Lite specification of a chart, unchecked."""
-    return chart.to_dict(validate=False)
+    found: dict[str, Any] = _drawable(chart.to_dict(validate=False))
+    return found
+
+
+def _drawable(part: Any, *, titles: bool = False) -> Any:
+    """Return a part of a specification without characters that end in an error when it is drawn.
+
+    SVG has no control characters, and Vega-Lite writes titles into expressions, on one line.
+    """
+    if isinstance(part, dict):
+        return {key: _drawable(value, titles=key == "title") for key, value in part.items()}
+    if isinstance(part, list):
+        return [_drawable(value, titles=titles) for value in part]
+    if not isinstance(part, str):
+        return part
+    return " ".join(visible(part).splitlines()) if titles else visible(part)
 
 
 def pixels(field: str, length: float, *, down: bool = False) -> Any:
