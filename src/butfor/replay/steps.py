@@ -110,11 +110,13 @@ def level_courses(steps: Steps, log: Episodes) -> Floats:
 
     [n, H + 1, levels + O], the levels of each state variable of the log in turn.
     """
+    if len(log.state_variables) == 1:  # whose levels are the states
+        return steps.probability
     codes = unravel(log.state_variables, np.arange(log.n_states))
     states, ended = np.split(steps.probability, [log.n_states], axis=2)
     parts = []
     for variable in log.state_variables:
-        # sparse: with ready-made states there are as many levels as states
+        # sparse: a variable may have almost as many levels as there are states
         where = (np.arange(log.n_states), codes[variable.name])
         members = csr_array(
             (np.ones(log.n_states), where), shape=(log.n_states, len(variable.levels))
