@@ -76,10 +76,13 @@ def in_blocks(
         finally:
             finished.put(0)
 
-    with ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(work_on) for _ in range(workers)]
+    others = workers - (progress is None)  # the caller's own thread works, too, or reports
+    with ThreadPoolExecutor(others) as pool:
+        running = [pool.submit(work_on) for _ in range(others)]
         try:
-            if progress is not None:
+            if progress is None:
+                work_on()
+            else:
                 _report(finished, workers, count, progress)
             for thread in running:
                 thread.result()
