@@ -20,7 +20,7 @@ seconds = time.perf_counter() - start
 PARTICLES_CODE = """
 import time
 import butfor as bf
-from butfor.models.classifiers import make_logistic
+from sklearn.linear_model import LogisticRegression
 from tests import wide
 log = wide.simulate(0, 1000).log
 model = bf.fit_factored(log, {learner})
@@ -37,7 +37,10 @@ seconds = time.process_time() - start
 def measure_particles() -> list[Measurement]:
     """Thirty variables, sampled; with the memory of a process of its own."""
     lines = []
-    learners = (("count", '"counts"', 10), ("logistic", "make_logistic()", 15))
+    learners = (
+        ("count", '"counts"', 10),
+        ("logistic", "LogisticRegression(C=0.1, max_iter=1000)", 15),
+    )
     for name, learner, most in learners:
         seconds, memory = in_own_process(PARTICLES_CODE.format(learner=learner))
         lines.append(

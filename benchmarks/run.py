@@ -56,10 +56,10 @@ from benchmarks.shards_share import measure_share
 from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
 from butfor.models.fit import destinations
 from butfor.models.simulate import simulate_model
+from butfor.paper.article import STUDY
+from butfor.paper.experiment import Oberst2019Settings, repeat_logs
 from butfor.sepsis import dynamics
 from butfor.studies.article import write_study
-from butfor.studies.oberst2019.article import STUDY
-from butfor.studies.oberst2019.experiment import Oberst2019Settings, repeat_logs
 from tests.reference import paper
 from tests.reference import sepsis as plain_sepsis
 

@@ -20,13 +20,14 @@ import numpy as np
 import pandas as pd
 
 import butfor as bf
+from benchmarks.growth_chart import growth_chart
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards import Cluster, Threads, audit_shards
 from butfor.audit.shards.log import Shard
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.run import PASSES
 from butfor.audit.shards.workers import Done, Work, Workers
-from butfor.present.charts import growth_chart, save_figure
+from butfor.present.charts import save_figure
 
 SIZES = (10_000, 100_000, 1_000_000)
 EACH = 10_000  # episodes of a shard

@@ -2,34 +2,22 @@
 
 import json
 import re
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
-from unittest import mock
 
 from butfor.cli.study import STUDIES
-from butfor.models import caution
-from butfor.models.fit_factored import fit_factored
+from butfor.paper import published
+from butfor.paper.experiment import Oberst2019Settings
 from butfor.present.ranges import LEAST
 from butfor.present.text import FULL_NAMES
 from butfor.studies.article import write_study
-from butfor.studies.caution.experiment import CautionSettings
 from butfor.studies.factors.experiment import FactorsSettings
-from butfor.studies.hidden_state.experiment import HiddenStateSettings
 from butfor.studies.mechanisms.experiment import MechanismsSettings
-from butfor.studies.models import experiment as models
-from butfor.studies.models.experiment import ModelsSettings
-from butfor.studies.models.wide import article as wide_article
-from butfor.studies.models.wide import experiment as wide
-from butfor.studies.models.wide.experiment import Sizes
-from butfor.studies.oberst2019 import published
-from butfor.studies.oberst2019.experiment import Oberst2019Settings
 from butfor.studies.page import PAPER
 from tests.shared import once
 
 SMALL = {
-    "caution": CautionSettings(repeats=2, episodes=60, seed=3),
     "factors": FactorsSettings(
         repeats=2,
         seed=3,
@@ -39,47 +27,19 @@ SMALL = {
         reference_episodes=120,
         reference_prevalence=0.5,
     ),
-    "hidden-state": HiddenStateSettings(repeats=2, seed=3, episodes=120),
     "oberst2019": Oberst2019Settings(repeats=3, episodes=200, seed=5),
-    # these take longest, and are left to make verify
+    # this takes longest, and is left to make verify
     "mechanisms": MechanismsSettings(repeats=2, episodes=60, seed=5),
-    "models": ModelsSettings(repeats=2, seed=3, size=(20, 40), reference=40, part="sepsis"),
-    "models, wide": ModelsSettings(repeats=2, part="wide"),
 }
-SMALL_WARD = Sizes(episodes=60, scored=12, draws=5, planning=100, best=100, judging=100)
-
-
-@contextmanager
-def smaller(name):
-    """Leave out of a study what takes long: classifiers, boosting, most single patients."""
-    changes = []
-    if name == "caution":
-        changes = [(caution, "DRAWS", 10)]
-    if name == "models":
-        changes = [(ModelsSettings, "classifier_repeats", 0)]
-        changes += [(models, "PATIENTS", 15), (models, "FOLLOWED", 3)]
-    if name == "models, wide":
-        quick = (wide.COUNTS, wide.LOGISTIC)
-        changes = [(wide, "FACTORED", quick), (wide, "Sizes", lambda: SMALL_WARD)]
-        # all by counting: logistic regression takes longest, and tests of models learn with it
-        changes.append((wide, "learn", lambda name, log: fit_factored(log)))
-        changes += [(module, "HALVED", quick[:1]) for module in (wide, wide_article)]
-        changes.append((wide_article, "MODELS", (*quick, *wide.CLUSTERS, wide.TRUE)))
-        changes.append((wide_article, "PLANNERS", (*quick, wide.LOG_ITSELF, wide.TRUE)))
-    with ExitStack() as stack:
-        for change in changes:
-            stack.enter_context(mock.patch.object(*change))
-        yield
 
 
 def small_study(factory, name):
     """Return the folder of the small version of a study, and the experiment behind it."""
-
-    def write(folder):
-        with smaller(name):
-            return write_and_keep(STUDIES[name.split(",")[0]], SMALL[name], folder)
-
-    return once(factory, f"study-{name}", write)
+    return once(
+        factory,
+        f"study-{name}",
+        lambda folder: write_and_keep(STUDIES[name], SMALL[name], folder),
+    )
 
 
 def write_and_keep(study, settings, folder):

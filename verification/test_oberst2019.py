@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from butfor.studies.oberst2019 import published
-from butfor.studies.oberst2019.experiment import (
+from butfor.paper import published
+from butfor.paper.experiment import (
     ESTIMATORS,
     Oberst2019Settings,
     repeat_logs,

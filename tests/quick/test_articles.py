@@ -1,15 +1,19 @@
 """What study articles share: ranges over logs, numbers in words, and a page that can be read."""
 
 import re
+from itertools import product
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from butfor import charts
+from butfor.cli.main import app
 from butfor.present.ranges import enough_logs, range_name, range_percentiles
 from butfor.studies.article import study_page
-from butfor.studies.caution.article import STUDY, results, short, too_much
-from butfor.studies.caution.experiment import CAUTIONS, FACTORED, LIKELY, TABULAR, USUAL, Experiment
-from butfor.studies.hidden_state.article import _blame
+from butfor.studies.factors.article import STUDY, results, short
+from butfor.studies.factors.experiment import HALF, NAMES, OTHER, SAME, STATES, Experiment
 from butfor.studies.page import listed, plain, share, signed, spelled
 from tests.articles import (
     SMALL,
@@ -23,21 +27,31 @@ from tests.articles import (
     text_of,
 )
 
+MADE = SMALL["factors"]
+ROOT = Path(__file__).parents[2]
 
-def caution(promised=0.5, true=-0.25):
-    """The study of caution with the same numbers for every plan."""
+
+def factors(value=0.5, true=-0.25):
+    """The study of factors with the same numbers in every cell."""
+    columns = ["state", "episodes", "prevalence", "judged", "held_out", "repeat", "estimator"]
+    places = product(STATES, (*MADE.episodes, *MADE.long), MADE.prevalences, range(MADE.repeats))
     rows = [
-        {"repeat": repeat, "model": model, "caution": name, "promised": promised, "true": true}
-        for repeat in (0, 1)
-        for model, names in ((TABULAR, (USUAL, *CAUTIONS, LIKELY)), (FACTORED, CAUTIONS))
-        for name in names
+        (state, size, prevalence, judged, held_out, repeat, name)
+        for state, size, prevalence, repeat in places
+        for judged, held_out in {(SAME, 0), (HALF, 0), (OTHER, size), (OTHER, MADE.episodes[0])}
+        for name in NAMES
     ]
-    return Experiment(SMALL["caution"], pd.DataFrame(rows), 0.433)
+    table = pd.DataFrame(rows, columns=columns).assign(value=value, true=true, endless=value)
+    limit = pd.DataFrame(product(STATES, MADE.prevalences), columns=["state", "prevalence"])
+    limit = limit.assign(value=value, true=true)
+    return Experiment(
+        MADE, *(one.assign(error=one["value"] - one["true"]) for one in (table, limit))
+    )
 
 
 @pytest.fixture(scope="module")
 def page():
-    return study_page(STUDY, SMALL["caution"], caution(), {})
+    return study_page(STUDY, MADE, factors(), {})
 
 
 def test_a_range_of_95_percent_needs_forty_logs():
@@ -76,7 +90,7 @@ def test_estimators_are_spelled_out_at_first_use():
 
 
 def test_the_page_has_every_line(page):
-    found = caution()
+    found = factors()
     check_short(page, short(found))
     check_found(short(found), results(found))
     check_structure(page)
@@ -91,10 +105,10 @@ def test_the_page_has_every_line(page):
         ("<main", "<div"),
         ("</h1>", "</h1><h1>Again</h1>"),
         ("<h2 id=", "<h4>Deep</h4><h2 id="),
-        ('scope="col">caution', 'scope="col">'),
+        ('scope="col">estimate', 'scope="col">'),
         ('tabindex="0"', ""),
         ("<caption><span>", "<caption><span></span></caption><caption><span>"),
-        ('<h2 id="forms">', "<h2>"),
+        ('<h2 id="start">', "<h2>"),
     ],
 )
 def test_a_page_without_structure_is_found(page, old, new):
@@ -116,23 +130,37 @@ def test_links_elsewhere_are_sources_with_their_titles(page):
 
 
 def test_what_is_said_in_short_follows_the_numbers(page):
-    good, bad = short(caution(0.5, -0.25)), short(caution(0.1, 0.3))
-    assert "promises +0.50 and is worth −0.25" in good[1]
-    assert "promises +0.10 and is worth +0.30" in bad[1]
-    count = len(caution().values) // 2
-    assert too_much(caution()) == f"all {count}"
-    assert f"0 of {count} kinds of plan promise more" in bad[-1]
+    good, bad = short(factors(0.5, -0.25)), short(factors(0.1, 0.3))
+    assert "is off by +0.750 ± 0.000" in good[1]
+    assert "is off by −0.200 ± 0.000" in bad[1]
+    assert "with the two variables hidden −0.200" in bad[2]
     with pytest.raises(AssertionError):
-        check_found(good, results(caution(0.6, 0.1)))
+        check_found(good, results(factors(0.6, 0.1)))
     with pytest.raises(AssertionError):
         check_short(page.replace(good[-1], f"{good[-1]} A fifth."), [*good, "A fifth."])
 
 
-def test_who_is_to_blame_follows_the_errors():
-    wrong = {"error": 1.3, "beyond_chance": True}
-    assert "remove 99.5% of the error: it was the model" in _blame(
-        wrong, {"error": 0.0065, "beyond_chance": False}
-    )
-    assert "more than chance" in _blame(wrong, {"error": 0.5, "beyond_chance": True})
-    assert "do not make" in _blame(wrong, {"error": -1.4, "beyond_chance": True})
-    assert "may be chance" in _blame({**wrong, "beyond_chance": False}, wrong)
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("hidden-state", "docs/hidden-state.md"),
+        ("models", "docs/which-model.md"),
+        ("caution", "docs/learned-targets.md"),
+    ],
+)
+@pytest.mark.parametrize("rest", [[], ["--out", "there"]])
+def test_a_study_that_is_gone_says_what_to_read_instead(name, page, rest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["study", name, *rest])
+    assert result.exit_code == 2
+    assert f"study {name!r} is gone since version 0.2.0" in result.stderr
+    assert page in result.stderr
+    assert (ROOT / page).exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chart_that_is_gone_is_named():
+    with pytest.raises(AttributeError, match=r"latent_chart is gone since version 0\.2\.0; draw"):
+        _ = charts.latent_chart
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = charts.nonsense

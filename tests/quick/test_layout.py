@@ -22,7 +22,7 @@ LAYERS = [
     ["evaluate"],
     ["audit"],
     ["present"],
-    ["review", "studies", "cli"],
+    ["review", "paper", "studies", "cli"],
     ["__main__"],
 ]
 HOMES = {

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from butfor import charts
+from benchmarks.growth_chart import growth_chart
 from tests.slow.test_figures import HOSTILE, encodings_of, rows_of, words_of
 
 COSTS = pd.DataFrame(
@@ -13,7 +13,7 @@ COSTS = pd.DataFrame(
 
 
 def test_points_are_on_logarithmic_scales_and_have_their_numbers():
-    chart = charts.growth_chart(COSTS)
+    chart = growth_chart(COSTS)
     rows = {(row["panel"], row["episodes"]): row for row in rows_of(chart, "value")}
     assert [rows["Time", size]["value"] for size in (100, 1000, 10_000)] == [0.5, 3.0, 30.0]
     words = [
@@ -25,7 +25,7 @@ def test_points_are_on_logarithmic_scales_and_have_their_numbers():
 
 
 def test_the_dashed_line_is_growth_in_proportion_through_the_largest_log():
-    chart = charts.growth_chart(COSTS)
+    chart = growth_chart(COSTS)
     rows = {(row["panel"], row["episodes"]): row for row in rows_of(chart, "line")}
     for panel, column in (("Time", "seconds"), ("Peak memory", "bytes")):
         largest = float(COSTS.set_index("episodes")[column][10_000])
@@ -42,7 +42,7 @@ def test_the_dashed_line_is_growth_in_proportion_through_the_largest_log():
 
 
 def test_one_log_and_small_costs_can_be_drawn():
-    chart = charts.growth_chart(
+    chart = growth_chart(
         pd.DataFrame({"episodes": [10], "seconds": [0.004], "bytes": [500.0]}), title=HOSTILE
     )
     rows = rows_of(chart, "value")
@@ -64,4 +64,4 @@ def test_one_log_and_small_costs_can_be_drawn():
 )
 def test_costs_without_a_logarithm_are_refused(table, message):
     with pytest.raises(ValueError, match=message):
-        charts.growth_chart(table)
+        growth_chart(table)

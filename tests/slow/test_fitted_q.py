@@ -7,6 +7,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import butfor as bf
 from butfor.models.factored import END, FactoredModel, Rewards
+from butfor.models.fitted_q import fit_q
 from butfor.models.simulate_factored import simulate_factored
 from tests.factored import clinic_model, given
 from tests.wide import DRUG, OUTCOMES, VARIABLES
@@ -163,3 +164,23 @@ def test_a_simulated_log_follows_the_model():
 def test_what_is_no_regressor_is_refused():
     with pytest.raises(ValueError, match=r"give a regressor of scikit-learn, such as Ridge\(\)"):
         bf.fitted_q_policy(one_that_matters(wide=True), LinearRegression, horizon=3)
+
+
+def test_fitted_q_on_a_log_learns_what_is_best():
+    # action 1 earns 1 at once in state 1 and nothing in state 0, action 0 the other way round
+    state = np.array([0, 0, 1, 1] * 10)
+    action = np.array([0, 1, 0, 1] * 10)
+    short = bf.Episodes.from_arrays(
+        state,
+        action,
+        state,
+        offsets=np.arange(41),
+        states=2,
+        actions=2,
+        outcome=np.zeros(40, int),
+        outcomes=["done"],
+        reward=(state == action).astype(float),
+    )
+
+    found = fit_q(short, LinearRegression(), horizon=3)
+    np.testing.assert_allclose(found.values(np.array([[0], [1]])), np.eye(2), atol=1e-6)

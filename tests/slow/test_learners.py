@@ -1,5 +1,7 @@
 """Classifiers of scikit-learn as learners of a variable's distribution."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -12,7 +14,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from butfor import Episodes, Variable, fit_factored, sepsis
-from butfor.models import learners
+from butfor.models import classifiers, learners
 from butfor.models.backoff import make_cases
 from butfor.models.factored import END
 from butfor.models.features import make_features
@@ -209,3 +211,24 @@ def test_boosting_learns_the_sepsis_log():
     scores = boosted.describe()["log_score"] - counted.describe()["log_score"]
     # both predict cases that were left out about equally well
     assert (scores.dropna() > -0.2).all()
+
+
+def test_classifiers_learn_what_two_features_decide_together():
+    generator = np.random.default_rng(0)
+    drawn = generator.integers(2, size=(1000, 4))
+    features = np.hstack([drawn, 1 - drawn]).astype(np.float32)  # one for each level
+    level = (drawn[:, 0] != drawn[:, 1]).astype(int)  # no single feature tells anything
+    for name in classifiers.CLASSIFIERS:
+        fitted = classifiers.make_classifier(name).fit(features, level)
+        given = fitted.predict_proba(features)[np.arange(1000), level]
+        assert given.min() > 0.8, name
+
+
+def test_unknown_and_missing_classifiers_are_refused():
+    with pytest.raises(ValueError, match="classifier 'forest': give one of logistic regression"):
+        classifiers.make_classifier("forest")
+    with (
+        mock.patch.dict("sys.modules", {"sklearn.ensemble": None}),
+        pytest.raises(ValueError, match=r"pip install 'butfor\[cluster\]'"),
+    ):
+        classifiers.make_classifier(classifiers.BOOSTING)

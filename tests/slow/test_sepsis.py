@@ -325,3 +325,19 @@ def test_environment_renders_the_patient_as_text():
     environment = gymnasium.make("butfor/Sepsis-v0", render_mode="ansi").unwrapped
     environment.reset(seed=0, options={"state": TREATED})
     assert environment.render().startswith("diabetes no, heart rate high, blood pressure normal")
+
+
+def test_the_true_factored_model_has_the_rows_of_the_simulator():
+    factored, tabular = sepsis.factored_model().tabular(), sepsis.model()
+    going = np.flatnonzero(sepsis.outcome_of() < 0)
+    for state in going[:: len(going) // 40]:
+        for action in range(8):
+            assert factored.row(state, action) == pytest.approx(tabular.row(state, action))
+    # another version of the simulator is another model
+    other = sepsis.factored_model("icml2019").tabular()
+    differ = [
+        factored.row(state, action) != pytest.approx(other.row(state, action))
+        for state in going[:: len(going) // 40]
+        for action in range(8)
+    ]
+    assert any(differ)

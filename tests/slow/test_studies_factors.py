@@ -36,12 +36,12 @@ from butfor.studies.factors.experiment import (
     SAME,
     STATES,
     FactorsSettings,
+    endless_model,
     make_world,
     run_experiment,
     seeds,
     simulate_log,
 )
-from butfor.studies.simulator import endless_model
 from tests.articles import SMALL as SMALL_STUDIES
 from tests.articles import check_article, small_study
 

@@ -39,6 +39,7 @@ from butfor.studies.mechanisms.experiment import (
     score_log,
     score_logs,
     true_counterfactuals,
+    vital_signs,
 )
 from butfor.studies.mechanisms.tables import (
     bounds_table,
@@ -58,7 +59,6 @@ from butfor.studies.scoring import (
     reliability,
     skill,
 )
-from butfor.studies.simulator import vital_signs
 from tests.articles import check_article, small_study
 from tests.support import FALSE_ALARM, frequencies_agree
 

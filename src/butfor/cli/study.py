@@ -12,26 +12,41 @@ import typer
 from butfor.checks import check_choice
 from butfor.cli.options import Json, Overwrite
 from butfor.cli.output import Terminal, exit_on_error, progress_bar, say
+from butfor.paper.article import STUDY as OBERST2019
 from butfor.studies.article import RESULTS, Study, StudySettings, write_study
-from butfor.studies.caution.article import STUDY as CAUTION
 from butfor.studies.factors.article import STUDY as FACTORS
-from butfor.studies.hidden_state.article import STUDY as HIDDEN_STATE
 from butfor.studies.mechanisms.article import STUDY as MECHANISMS
-from butfor.studies.models.article import STUDY as MODELS
-from butfor.studies.oberst2019.article import STUDY as OBERST2019
 
 STUDIES: dict[str, Study] = {
     "oberst2019": OBERST2019,
     "factors": FACTORS,
     "mechanisms": MECHANISMS,
-    "hidden-state": HIDDEN_STATE,
-    "models": MODELS,
-    "caution": CAUTION,
+}
+GONE = {  # since 0.2.0, and where to read instead
+    "hidden-state": "docs/hidden-state.md",
+    "models": "docs/which-model.md",
+    "caution": "docs/learned-targets.md",
 }
 
 
+def check_study(name: str) -> str:
+    """Exit with code 2 unless there is a study of this name."""
+    with exit_on_error():
+        if name in GONE:
+            raise ValueError(
+                f"study {name!r} is gone since version 0.2.0; for what it found read {GONE[name]}. "
+                f"The studies that remain are {', '.join(STUDIES)}"
+            )
+        return check_choice(name, "study", tuple(STUDIES))
+
+
 def study(
-    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"Which study: {', '.join(STUDIES)}.", callback=check_study, is_eager=True
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the article.")],
     repeats: Annotated[int | None, typer.Option(min=2, help="Number of fresh logs.")] = None,
     seed: Annotated[
@@ -44,13 +59,6 @@ def study(
     behavior: Annotated[
         str | None,
         typer.Option(help="oberst2019: physician planned on the estimated or the exact tensor."),
-    ] = None,
-    size: Annotated[
-        list[int] | None,
-        typer.Option(min=10, help="models: episodes of a log; repeat it for several sizes."),
-    ] = None,
-    part: Annotated[
-        str | None, typer.Option(help="models: sepsis, wide (thirty variables) or all.")
     ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -65,11 +73,9 @@ def study(
         "simulator": simulator,
         "terminal": terminal,
         "behavior": behavior,
-        "size": tuple(size) if size else None,
-        "part": part,
     }
     with exit_on_error():
-        chosen = STUDIES[check_choice(name, "study", tuple(STUDIES))]
+        chosen = STUDIES[name]
         settings = _settings(name, chosen, options)
         with progress_bar(Terminal(stderr=True), "Logs and figures") as show:
             folder = write_study(chosen, settings, out, overwrite=overwrite, progress=show)

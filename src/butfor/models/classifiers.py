@@ -6,9 +6,7 @@ from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
 LOGISTIC, BOOSTING = "logistic regression", "boosting"
 CLASSIFIERS = (LOGISTIC, BOOSTING)
@@ -43,34 +41,6 @@ def make_classifier(name: str) -> Any:
     if name == BOOSTING:
         return HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, random_state=0)
     raise ValueError(f"classifier {name!r}: give one of {', '.join(CLASSIFIERS)}")
-
-
-def make_logistic(*, crossed: int = 0) -> Any:
-    """Return logistic regression without pairs of features, for tens of variables.
-
-    The last `crossed` features, those of the action, also change the effect of all others.
-    """
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  an optional extra
-    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
-    from sklearn.preprocessing import FunctionTransformer  # noqa: PLC0415
-
-    products = FunctionTransformer(add_products, kw_args={"crossed": crossed})
-    return make_pipeline(products, LogisticRegression(C=0.1, max_iter=1000))
-
-
-def add_products(features: NDArray[np.float32], crossed: int) -> NDArray[np.float32]:
-    """Return features [m, F] and the product of each with each of the last `crossed`."""
-    if crossed == 0:
-        return features
-    last = range(features.shape[1] - crossed, features.shape[1])
-    return np.hstack([features, *(features * features[:, [column]] for column in last)])
-
-
-def make_ridge() -> Any:
-    """Return a linear regressor for `fitted_q_policy`, where the value of an action is additive."""
-    from sklearn.linear_model import Ridge  # noqa: PLC0415  an optional extra
-
-    return Ridge()
 
 
 def one_thread() -> Any:

@@ -82,7 +82,7 @@ class LogSettings(StudySettings):
 class Study:
     """How an experiment is run and written up; the functions take what `run` returns."""
 
-    folder: str  # of this package, with a template article.html
+    folder: str  # of the package, with a template article.html
     settings: type[StudySettings]
     run: Callable[..., Any]  # run(settings, advance=...)
     charts: Callable[[Any], Mapping[str, Any]]  # by file name, without its ending
@@ -164,12 +164,6 @@ def study_page(
         **study.content(experiment),
     }
     return render_page(f"{study.folder}/article.html", content, widths)
-
-
-def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Order the outcomes of a table as the paper does, whose "no change" is "still in ICU" here."""
-    order = ["died", "still in ICU", "discharged"]
-    return table.loc[order, order]
 
 
 def _width(drawing: Path) -> int:

@@ -86,13 +86,13 @@ FILTERS = {
 
 
 def render_page(template: str, content: Mapping[str, Any], widths: Mapping[str, int]) -> str:
-    """Return a page from a template that extends templates/article.html and may use FILTERS.
+    """Return a page from a template that extends studies/templates/article.html.
 
-    `widths` are those of its drawings, in pixels: a narrow screen shrinks them only as far as their
-    letters can be read.
+    It may use FILTERS. `widths` are those of its drawings, in pixels: a narrow screen shrinks them
+    only as far as their letters can be read.
     """
     environment = Environment(
-        loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("butfor", ""), autoescape=True, undefined=StrictUndefined
     )
     environment.filters |= FILTERS
     environment.globals |= {"widths": widths, "legible": LEGIBLE}

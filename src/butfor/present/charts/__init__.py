@@ -14,11 +14,6 @@ from .studies.boxplot import boxplot_chart as boxplot_chart
 from .studies.diagrams import scm_diagrams as scm_diagrams
 from .studies.factors import errors_chart as errors_chart
 from .studies.factors import pieces_chart as pieces_chart
-from .studies.growth import growth_chart as growth_chart
-from .studies.hidden_state import agreement_chart as agreement_chart
-from .studies.hidden_state import entropy_chart as entropy_chart
-from .studies.hidden_state import latent_chart as latent_chart
-from .studies.learning import learning_chart as learning_chart
 from .studies.mechanisms import containment_chart as containment_chart
 from .studies.mechanisms import reliability_chart as reliability_chart
 from .studies.mechanisms import scores_chart as scores_chart
@@ -30,3 +25,13 @@ from .trajectory.rows import trajectory_table as trajectory_table
 from .trajectory.template import filled_template as filled_template
 from .trajectory.template import trajectory_template as trajectory_template
 from .uncertainty import uncertainty_chart as uncertainty_chart
+
+GONE = ("agreement_chart", "entropy_chart", "growth_chart", "latent_chart", "learning_chart")
+
+
+def __getattr__(name: str) -> None:
+    if name in GONE:
+        raise AttributeError(
+            f"charts.{name} is gone since version 0.2.0; draw the table with altair"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

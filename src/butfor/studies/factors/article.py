@@ -275,5 +275,13 @@ def _truth(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    "factors", FactorsSettings, run_experiment, charts, tables, results, content, short, figures=3
+    "studies/factors",
+    FactorsSettings,
+    run_experiment,
+    charts,
+    tables,
+    results,
+    content,
+    short,
+    figures=3,
 )

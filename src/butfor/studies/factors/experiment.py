@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sparse
 
 from butfor import sepsis
 from butfor.checks import check_whole
@@ -18,6 +19,7 @@ from butfor.evaluate.crossfit import split_halves
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.table import ESTIMATORS
 from butfor.log.episodes import Episodes
+from butfor.log.variables import project
 from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value
@@ -31,7 +33,6 @@ from butfor.studies.article import (
     StudySettings,
     learn,
 )
-from butfor.studies.simulator import endless_model
 from butfor.types import Floats
 
 STATES = ("hidden", "full")  # logs without and with the hidden variables
@@ -212,3 +213,38 @@ def _cross_fitted(log: Episodes, terminal: str, seed: int) -> tuple[dict[str, fl
     first = judge(halves[0], learned[0][0], learned[1][1])
     second = judge(halves[1], learned[1][0], learned[0][1])
     return {name: (first[name] + second[name]) / 2 for name in first}, [pi for _, pi in learned]
+
+
+def endless_model(truth: TabularMDP, simulator: str) -> TabularMDP:
+    """Return the model on the reduced states that the physician's log teaches in the limit.
+
+    P(j|o, a) is the mean of P(j|s, a) over the full states s behind o, weighted by how often the
+    physician visits s within the horizon and takes a. Ends are counted as `visits`; pairs that the
+    physician never uses lead to death.
+    """
+    physician = sepsis.behavior_policy(simulator)
+    states, actions = physician.shape
+    transitions = sparse.csr_array(
+        (truth.probability, truth.next_state, truth.start), (states * actions, states + 2)
+    )
+    visits, occupancy = np.zeros(states * actions), truth.initial
+    for _ in range(HORIZON):
+        pairs = (occupancy[:, None] * physician).reshape(-1)
+        visits += pairs
+        occupancy = (pairs @ transitions)[:states]
+    seen = [variable.name for variable in sepsis.STATES if variable.name not in HIDDEN]
+    reduced = project(sepsis.STATES, *seen).astype(np.int64)
+    count = int(reduced.max()) + 1
+    entries = (sparse.diags_array(visits) @ transitions).tocoo()
+    row = reduced[entries.row // actions] * actions + entries.row % actions
+    column = np.append(reduced, [count, count + 1])[entries.col]
+    table = np.zeros((count * actions, count + 2))
+    np.add.at(table, (row, column), entries.data)
+    table[table.sum(axis=1) == 0, count] = 1.0
+    table /= table.sum(axis=1, keepdims=True)
+    return TabularMDP.from_arrays(
+        sparse.csr_array(table),
+        actions=actions,
+        outcomes=sepsis.OUTCOMES,
+        initial=np.bincount(reduced, truth.initial, minlength=count),
+    )

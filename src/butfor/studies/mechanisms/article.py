@@ -260,7 +260,7 @@ def _overall(frame: pd.DataFrame, key: str) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    "mechanisms",
+    "studies/mechanisms",
     MechanismsSettings,
     run_experiment,
     charts,

@@ -27,7 +27,6 @@ from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
 from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import Mask, Truth, brier
-from butfor.studies.simulator import vital_signs
 from butfor.types import Floats
 
 OWN_DRAWS = 25  # of the simulator's noise given what was observed
@@ -182,6 +181,13 @@ def changed_decisions(log: Episodes, target: Floats) -> Floats:
     """Return the share of each episode's decisions that the target would change, [n]."""
     other = target[log.state, log.action] < 1
     return np.asarray(np.add.reduceat(other, log.offsets[:-1]) / log.lengths)
+
+
+def vital_signs(log: Episodes) -> NDArray[np.int32]:
+    """Return labels of states: their vital signs without the running treatments, [S]."""
+    shown = [variable.name for variable in log.state_variables]
+    names = [name for name in sepsis.VITAL_SIGNS if name in shown]
+    return log.state_labels(*names)
 
 
 def answers(question: Question) -> dict[str, Floats]:

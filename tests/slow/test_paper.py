@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 import butfor as bf
 from butfor.cli.main import app
 from butfor.log.variables import project
-from butfor.replay.draws import draws_needed
-from butfor.studies.oberst2019 import published
-from butfor.studies.oberst2019.discharge import (
+from butfor.paper import published
+from butfor.paper.article import STUDY
+from butfor.paper.discharge import (
     discharge_when_treatment_stops,
     full_states,
     stopping_decisions,
     who_stops_when,
 )
-from butfor.studies.oberst2019.experiment import (
+from butfor.paper.experiment import (
     ESTIMATORS,
     ask_about,
     choose_patient,
@@ -30,7 +30,8 @@ from butfor.studies.oberst2019.experiment import (
     true_value,
     wis,
 )
-from butfor.studies.oberst2019.experiment import Oberst2019Settings as Settings
+from butfor.paper.experiment import Oberst2019Settings as Settings
+from butfor.replay.draws import draws_needed
 from tests.articles import SMALL as SMALL_STUDIES
 from tests.articles import check_article, small_study
 
@@ -235,6 +236,27 @@ def test_bad_options_end_with_code_2_and_leave_nothing(tmp_path, arguments, mess
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_hands_its_options_on(tmp_path, monkeypatch):
+    given = {}
+
+    def write(study, settings, out, *, overwrite, progress):
+        given.update(study=study, settings=settings, overwrite=overwrite)
+        out.mkdir()
+        (out / "results.json").write_text('{"fine": true}')
+        return out
+
+    monkeypatch.setattr("butfor.cli.study.write_study", write)
+    arguments = ["--repeats", "7", "--seed", "9", "--simulator", "corrected", "--behavior", "exact"]
+    result = CliRunner().invoke(
+        app, ["study", "oberst2019", "--out", str(tmp_path / "x"), *arguments, "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    assert given["study"] is STUDY
+    expected = Settings(repeats=7, seed=9, simulator="corrected", behavior="exact")
+    assert (given["settings"], given["overwrite"]) == (expected, False)
+    assert json.loads(result.stdout) == {"fine": True}
 
 
 def test_an_unknown_study_is_refused(tmp_path):

@@ -8,6 +8,17 @@ import numpy as np
 import pandas as pd
 
 from butfor.log.variables import describe_action
+from butfor.paper import published
+from butfor.paper.discharge import under_treatment, who_stops_when
+from butfor.paper.experiment import (
+    DRAWS,
+    ESTIMATORS,
+    STATES,
+    Experiment,
+    Oberst2019Settings,
+    OneLog,
+    run_experiment,
+)
 from butfor.present.charts import (
     boxplot_chart,
     estimates_chart,
@@ -19,18 +30,7 @@ from butfor.present.charts import (
 from butfor.present.ranges import enough_logs, range_name
 from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, SIMULATOR
 from butfor.replay.draws import draws_needed
-from butfor.studies.article import Study, in_paper_order
-from butfor.studies.oberst2019 import published
-from butfor.studies.oberst2019.discharge import under_treatment, who_stops_when
-from butfor.studies.oberst2019.experiment import (
-    DRAWS,
-    ESTIMATORS,
-    STATES,
-    Experiment,
-    Oberst2019Settings,
-    OneLog,
-    run_experiment,
-)
+from butfor.studies.article import Study
 from butfor.studies.page import PAPER, signed
 
 WOULD_HAVE_LIVED = ("died", "discharged")  # a cell of the outcome table
@@ -202,6 +202,12 @@ def short(experiment: Experiment) -> list[str]:
     ]
 
 
+def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Order the outcomes of a table as the paper does, whose "no change" is "still in ICU" here."""
+    order = ["died", "still in ICU", "discharged"]
+    return table.loc[order, order]
+
+
 def _figure3_rows(experiment: Experiment) -> list[dict[str, Any]]:
     """Return Figure 3 beside its published values and the range over fresh logs."""
     columns = {"Obs": "Observed", "WIS": "WIS (train)", "MB": "MB", "CF": "CF (exact)"}
@@ -257,7 +263,7 @@ def _draws(one: OneLog) -> dict[str, float]:
 
 
 STUDY = Study(
-    "oberst2019",
+    "paper",
     Oberst2019Settings,
     run_experiment,
     charts,

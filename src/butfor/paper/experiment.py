@@ -22,12 +22,12 @@ from butfor.log.episodes import Episodes
 from butfor.models.planning import policy_value
 from butfor.models.policies import TERMINALS
 from butfor.models.simulate import simulate_model
+from butfor.paper.discharge import discharge_when_treatment_stops
 from butfor.present.ranges import range_percentiles
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay
 from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
-from butfor.studies.oberst2019.discharge import discharge_when_treatment_stops
 from butfor.types import Floats
 
 TENSOR_DRAWS = 10_000

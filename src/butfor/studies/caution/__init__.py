@@ -1,1 +1,0 @@
-"""What caution does to the true value of plans."""

@@ -1,1 +1,0 @@
-"""Which model? Tables of whole states against one distribution per variable."""

@@ -1,1 +1,0 @@
-"""The part of the study with thirty variables, where states cannot be enumerated."""
