@@ -163,3 +163,23 @@ def remembering(table: NDArray[np.float64]) -> bf.hidden.FiniteController:
     """Return the same policy as one that remembers the last observation, which is not summed."""
     seen = np.arange(len(table))
     return bf.hidden.FiniteController.from_arrays(table, np.tile(seen, (len(table), 1)), seen)
+
+
+def tiger() -> bf.hidden.TabularPOMDP:
+    """The tiger of `docs/tiger.md`: hidden are its side and the last action (listen, a door, none).
+
+    Kaelbling, Littman & Cassandra, Artificial Intelligence 101, 1998.
+    """
+    rows, reward = np.zeros((2, 3, 3, 2, 3)), np.full((2, 3, 3), -1.0)
+    for side in range(2):
+        rows[side, :, 0, side, 0] = 1.0  # listening moves nothing
+    rows[:, :, 1:, :, 1] = 0.5  # a door resets
+    reward[:, :, 1:] = np.array([[-100, 10], [10, -100]])[:, None]
+    heard = [[0.85, 0.15, 0], [0.5, 0.5, 0], [0, 0, 1], [0.15, 0.85, 0], [0.5, 0.5, 0], [0, 0, 1]]
+    return bf.hidden.TabularPOMDP.from_arrays(
+        rows.reshape(6, 3, 6),
+        heard,
+        initial=[0, 0, 0.5, 0, 0, 0.5],
+        reward=reward.reshape(6, 3),
+        labels=[0, 0, 0, 1, 1, 1],
+    )

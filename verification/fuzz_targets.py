@@ -30,18 +30,14 @@ import sklearn.cluster  # noqa: F401  so that no input waits for it
 from butfor import run_audit
 from butfor.audit.audit import Audit
 from butfor.audit.model import read_clusters
-from butfor.graph import DiscreteSCM
 from butfor.hidden import TabularPOMDP
-from butfor.interop.pomdp_file import read_pomdp_file
 from butfor.log.clusters import fit_clusters
 from butfor.log.draft import draft_study
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from butfor.log.write import write_toml
 from tests.audits import trade_audit, unseal
-from verification.fuzz import NUMBERS, TEXTS, Feed, mutate_bytes, mutate_words
-
-DATA = Path(__file__).parent.parent / "tests" / "data"
+from verification.fuzz import TEXTS, Feed, mutate_bytes, mutate_words
 
 
 class Target(NamedTuple):
@@ -50,100 +46,6 @@ class Target(NamedTuple):
     feed: Feed
     inputs: int
     prepare: Callable[[], object] = lambda: None  # work that no single input should wait for
-
-
-# .pomdp files
-
-SMALL_POMDP = """discount: 0.9
-values: cost
-states: left right done
-actions: 2
-observations: none some
-start: uniform
-T: 0
-identity
-T: 1 : left
-0.5 0.25 0.25
-T: 1 : right reset
-T: 1 : done : done 1.0
-O: *
-uniform
-O: 1 : left : some 0.5
-R: * : * : * : * 1
-R: 1 : left : right
-3 4
-R: 0 : right
-1 2
-1 2
-1 2
-"""
-MDP = """discount: 1
-values: reward
-states: 3
-actions: go
-start exclude: 0
-T: *
-uniform
-R: * : * : * -2
-"""
-POMDP_WORDS = """discount values reward cost states actions observations start include exclude : *
-T O R uniform identity reset # tiger-left listen left done some""".split()  # noqa: SIM905
-
-
-@cache
-def pomdp_files() -> list[list[str]]:
-    texts = [SMALL_POMDP, SMALL_POMDP, MDP, (DATA / "tiger.pomdp").read_text()]
-    texts.append((DATA / "maze4x3.pomdp").read_text())
-    return [re.findall(r"\s+|:|\*|[^\s:*]+", text) for text in texts]
-
-
-def feed_pomdp(rng: random.Random, folder: Path) -> None:
-    path = folder / "model.pomdp"
-    kind = rng.random()
-    if kind < 0.2:
-        words = rng.choices([*POMDP_WORDS, "\n", "\n", *NUMBERS], k=rng.randint(1, 60))
-        path.write_text(" ".join(words))
-    elif kind < 0.8:
-        words = mutate_words(rng, rng.choice(pomdp_files()), [*POMDP_WORDS, *NUMBERS, "\n"])
-        path.write_text("".join(words))
-    else:
-        path.write_bytes(mutate_bytes(rng, "".join(rng.choice(pomdp_files())).encode()))
-    read_pomdp_file(path).mdp()
-
-
-# .bif files
-
-BIF = """network "hospital" { property version 1; } // a comment
-/* two
-   lines */
-variable severity { type discrete [ 2 ] { mild, severe }; property position = (1, 2) ; }
-variable "treated" { type discrete [2] { no yes }; }
-variable outcome { type discrete [3] { "well", ill, dead }; }
-probability ( severity ) { table 0.6, 0.4; }
-probability ( treated | severity ) { table 0.5 0.2 0.5 0.8; }
-probability ( outcome | severity, treated ) {
-  default 0.2, 0.3, 0.5;
-  (mild, no) 0.5, 4e-1, .1;
-  (mild, yes) 0.7, 0.2, 0.1; property "of no interest";
-}
-"""
-BIF_WORDS = (
-    'network variable probability type discrete table default property { } ( ) [ ] ; | , " // /* */'
-)
-BIF_WORDS += " severity treated outcome mild no dead"
-
-
-def feed_bif(rng: random.Random, folder: Path) -> None:
-    path = folder / "net.bif"
-    words, vocabulary = re.findall(r"\s+|\w+|.", BIF), [*BIF_WORDS.split(), *NUMBERS]
-    kind = rng.random()
-    if kind < 0.1:
-        path.write_text(" ".join(rng.choices(vocabulary, k=rng.randint(1, 60))))
-    elif kind < 0.8:
-        path.write_text("".join(mutate_words(rng, words, vocabulary)))
-    else:
-        path.write_bytes(mutate_bytes(rng, BIF.encode()))
-    DiscreteSCM.from_bif(path)
 
 
 # study files
@@ -541,10 +443,8 @@ def feed_clusters(rng: random.Random, folder: Path) -> None:
 
 
 TARGETS = {
-    "pomdp": Target(feed_pomdp, 30_000),
-    "bif": Target(feed_bif, 30_000),
-    "study": Target(feed_study, 25_000),
-    "csv": Target(feed_csv, 12_000),
+    "study": Target(feed_study, 60_000),
+    "csv": Target(feed_csv, 30_000),
     "csv_study": Target(feed_csv_study, 6_000),
     "parquet": Target(feed_parquet, 8_000),
     "clustered": Target(feed_clustered, 500),

@@ -71,6 +71,39 @@ def test_planning_looks_beyond_the_next_reward():
     assert policy_iteration(model, discount=0.4).tolist() == [[1, 0], [1, 0]]
 
 
+def maze():
+    """Russell & Norvig, chapter 17: .8 ahead, .1 to each side; a wall at (2, 2); -.04 a step."""
+    places = [(x, y) for y in (1, 2, 3) for x in (1, 2, 3, 4) if (x, y) != (2, 2)]
+    ends = [(4, 3), (4, 2)]
+    places = [place for place in places if place not in ends] + ends
+    ways = [(0, 1), (1, 0), (0, -1), (-1, 0)]
+    rows = np.zeros((9, 4, 11))
+    for state, (x, y) in enumerate(places[:9]):
+        for action in range(4):
+            for turn, share in ((0, 0.8), (1, 0.1), (-1, 0.1)):
+                right, up = ways[(action + turn) % 4]
+                reached = (x + right, y + up)
+                rows[state, action, places.index(reached if reached in places else (x, y))] += share
+    model = TabularMDP.from_arrays(
+        rows,
+        reward=[-0.04] * 9 + [0.96, -1.04],
+        outcomes=[Outcome("goal", 1.0), Outcome("pit", -1.0, bad=True)],
+    )
+    return model, places[:9]
+
+
+def test_the_maze_has_the_utilities_of_the_textbook():
+    model, places = maze()
+    best = policy_iteration(model, discount=0.999999)
+    # Russell & Norvig, figure 17.3
+    published = {
+        **{(1, 3): 0.812, (2, 3): 0.868, (3, 3): 0.918, (1, 2): 0.762, (3, 2): 0.660},
+        **{(1, 1): 0.705, (2, 1): 0.655, (3, 1): 0.611, (4, 1): 0.388},
+    }
+    found = dict(zip(places, state_values(model, best), strict=True))
+    assert found == pytest.approx(published, abs=6e-4)
+
+
 @PROPERTY
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 4), st.integers(1, 3))
 def test_policy_iteration_agrees_with_value_iteration(seed, states, actions, outcomes):

@@ -105,7 +105,22 @@ def test_policies_for_other_models_are_refused():
         bf.counterfactual_outcomes(log, model, bf.hidden.LatentPolicy(np.ones((2, 1))))
     policy = bf.hidden.BeliefPolicy(lambda beliefs: np.ones((len(beliefs), 2)))
     with pytest.raises(ValueError, match="returned shape"):
-        bf.counterfactual_outcomes(log, model, policy, draws=3)
+        bf.hidden.simulate_pomdp(model, policy, 3, horizon=2)
+
+
+def test_a_policy_on_beliefs_is_no_target_but_simulates_and_can_be_the_behavior():
+    model, log = made(), log_of([0, 1], [1, 1])
+    policy = bf.hidden.BeliefPolicy(lambda beliefs: np.ones((len(beliefs), 1)))
+    words = "a policy on beliefs has infinitely many .*; give a FiniteController, or simulate it"
+    for refused in (
+        lambda: bf.Replay(log, model, policy),
+        lambda: bf.run_audit(log, model, policy),
+        lambda: bf.hidden.pomdp_value(model, policy, horizon=3),
+    ):
+        with pytest.raises(ValueError, match=words):
+            refused()
+    assert len(bf.hidden.simulate_pomdp(model, policy, 3, horizon=2)) == 3
+    assert len(bf.Replay(log, model, np.ones((2, 1)), behavior=policy).outcomes().probability) == 1
 
 
 def test_hidden_policies_need_a_hidden_state():

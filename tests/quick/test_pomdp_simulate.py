@@ -1,14 +1,12 @@
 """Simulated logs of hidden states: frequencies, seeds, side columns; the tiger worked through."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.interop.pomdp_file import read_pomdp_file
-from tests.hidden import plain_agent, plain_model, random_agents, random_pomdp
+from tests.hidden import plain_agent, plain_model, random_agents, random_pomdp, tiger
 from tests.reference import pomdp as reference
 from tests.support import frequencies_agree
 
@@ -133,10 +131,30 @@ def tiger_value(lead, steps):
 
 def test_the_tiger_under_the_careful_controller_is_worth_what_its_chain_says():
     # by symmetry the tiger is on the left; after a door it is reset, and so is the memory
-    model = read_pomdp_file(Path(__file__).parents[1] / "data" / "tiger.pomdp").pomdp()
+    model = tiger()
     log = bf.hidden.simulate_pomdp(model, careful(), 400, horizon=12, seed=3)
     assert bf.hidden.pomdp_value(model, careful(), horizon=12) == pytest.approx(
         tiger_value(0, 12), abs=1e-12
     )
     same = bf.counterfactual_outcomes(log, model, careful(), behavior=careful())
     np.testing.assert_allclose(same.expected_return, log.returns(), atol=1e-9)
+
+
+def test_who_sees_the_tiger_has_the_value_of_the_mdp():
+    """Listening leaves it, a door places it again: two observed states, rows [state, action]."""
+    stay, again = np.eye(2), np.full((2, 2), 0.5)
+    seen = bf.TabularMDP.from_arrays(
+        np.stack([stay, again, again], axis=1),
+        reward=[[-1, -100, 10], [-1, 10, -100]],
+        initial=[0.5, 0.5],
+    )
+    # who sees the tiger opens the other door every time: 10 / (1 - .95) = 200
+    best = bf.policy_iteration(seen, discount=0.95)
+    assert best.argmax(axis=1).tolist() == [2, 1]
+    assert bf.policy_value(seen, best, discount=0.95) == pytest.approx(200)
+    listen = np.tile(LISTEN, (2, 1))
+    assert bf.policy_value(seen, listen, discount=0.95) == pytest.approx(-20)
+    for table in (best, listen, np.stack([LEFT, LISTEN])):
+        by_state = bf.hidden.LatentPolicy(np.repeat(table, 3, axis=0))
+        found = bf.hidden.pomdp_value(tiger(), by_state, horizon=7, discount=0.9)
+        assert found == pytest.approx(bf.policy_value(seen, table, horizon=7, discount=0.9))

@@ -370,14 +370,3 @@ def test_a_target_that_sees_the_hidden_state_has_no_table(hidden):
         match="only a policy on the last observation is accepted here, not a LatentPolicy",
     ):
         _ = replay.target_table
-
-
-def test_outcomes_by_draws_are_kept_by_their_number_and_seed(hidden):
-    log, model, _ = hidden
-    target = bf.hidden.BeliefPolicy(lambda beliefs: np.tile([0.5, 0.5], (len(beliefs), 1)))
-    replay = bf.Replay(log, model, target)
-    assert replay.outcomes(draws=5, seed=1) is replay.outcomes(draws=5, seed=1)
-    assert replay.outcomes(draws=5, seed=1).draws == 5
-    assert replay.outcomes(draws=6, seed=1).draws == 6
-    with pytest.raises(ValueError, match="draws 0"):
-        replay.outcomes(draws=0)

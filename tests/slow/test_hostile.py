@@ -23,8 +23,6 @@ from hypothesis import strategies as st
 from butfor import Episodes, Outcome, Variable
 from butfor.audit.audit import Audit
 from butfor.audit.model import read_clusters
-from butfor.graph.bif import parse_bif
-from butfor.interop.pomdp_file import read_pomdp_file
 from butfor.log.clusters import fit_clusters
 from butfor.log.read import read_log
 from butfor.log.study import read_study
@@ -65,7 +63,7 @@ def assert_refused(call: Any, *parts: str) -> None:
 # ------------------------------------------------------------------------------------- fuzzing
 
 
-INPUTS = {"pomdp": 400, "bif": 400, "study": 400, "csv": 200, "csv_study": 200, "parquet": 200}
+INPUTS = {"study": 400, "csv": 200, "csv_study": 200, "parquet": 200}
 
 
 @pytest.mark.parametrize(
@@ -154,40 +152,9 @@ def test_a_study_file_without_end_is_refused(tmp_path: Path, text: str) -> None:
     assert_refused(lambda: read_study(path), "study.toml")
 
 
-def test_models_of_absurd_size_are_refused_before_they_are_read(tmp_path: Path) -> None:
-    for name, read in (("m.pomdp", read_pomdp_file), ("m.bif", parse_bif)):
-        path = tmp_path / name
-        with path.open("wb") as file:
-            file.truncate(10**10)  # takes no place on the disk
-        assert_refused(lambda: read(path), "10,000 MB", "at most 64 MB")  # noqa: B023
-
-
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ("states: 200000\nactions: 2\nT: * : * : 0 1", "400,000 rows"),
-        ("states: 5000\nactions: 1\nT: * uniform", "T would hold more than"),
-        (
-            "states: 600\nactions: 1\nT: * uniform\n" + "R: * : * : * 1\n" * 400,
-            "R entries set more than",
-        ),
-    ],
-)
-def test_a_few_words_cannot_ask_for_an_absurd_model(
-    tmp_path: Path, entries: str, words: str
-) -> None:
-    path = tmp_path / "model.pomdp"
-    path.write_text(f"discount: 1\nvalues: reward\n{entries}\n")
-    assert_refused(lambda: read_pomdp_file(path), words)
-
-
 def test_digits_without_end_take_no_time(tmp_path: Path) -> None:
     digits = "9" * 100_000 + "x"
-    model, network, log = (tmp_path / name for name in ("m.pomdp", "m.bif", "log.csv"))
-    model.write_text(f"discount: {digits}\n")
-    assert_refused(lambda: read_pomdp_file(model), "line 1", "give a number")
-    network.write_text(f"probability ( x ) {{ table {digits}; }}")
-    assert_refused(lambda: parse_bif(network), "line 1", "give a number")
+    log = tmp_path / "log.csv"
     log.write_text(f"e,s,a,r,note\n1,{digits},0,0,\n1,0,,0,\n")
     assert_refused(lambda: read_log(log, STUDY), "not_numbers", "line 2")
     columns = STUDY["columns"] | {"time": "t", "time_step": digits}

@@ -177,6 +177,16 @@ def test_a_model_with_a_predictor_is_sampled(log):
     assert isinstance(replay.engine, ParticleEngine)
 
 
+def test_outcomes_by_draws_are_kept_by_their_number_and_seed(log, model):
+    replay = bf.Replay(log, model, always)
+    assert replay.outcomes(draws=5, seed=1) is replay.outcomes(draws=5, seed=1)
+    assert replay.outcomes(draws=5, seed=1).draws == 5
+    assert replay.outcomes(draws=5, seed=2) is not replay.outcomes(draws=5, seed=1)
+    assert replay.outcomes(draws=6, seed=1).draws == 6
+    with pytest.raises(ValueError, match="draws 0"):
+        replay.outcomes(draws=0)
+
+
 def test_the_behavior_is_estimated_from_the_variables_that_tell_most():
     # given more often the more of x00 to x05 are ill: .2 to .8
     log = simulate(3, 400).log

@@ -323,21 +323,6 @@ def test_long_episodes_do_not_sink_below_floating_point():
     assert posterior.log_evidence[0] == pytest.approx(601 * np.log(0.05))
 
 
-def test_a_policy_on_beliefs_is_refused_where_its_memory_would_have_to_end():
-    generator = np.random.default_rng(8)
-    model = random_pomdp(generator, certain=True)
-    log, _ = seen_under(model, random_agents(generator, model)["latent"])
-    target = bf.hidden.BeliefPolicy(lambda beliefs: np.tile([0.5, 0.5], (len(beliefs), 1)))
-    for function in (bf.walk_through, bf.estimate_values):
-        with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
-            function(log, model, target)
-    for method in (bf.Replay.contributions, bf.Replay.steps, bf.Replay.compute, bf.diagnose):
-        with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
-            method(bf.Replay(log, model, target))
-    with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
-        bf.hidden.pomdp_value(model, target, horizon=3)
-
-
 # ----------------------------------------------------------------------------------------- draws
 
 
@@ -367,27 +352,6 @@ def test_draws_do_not_depend_on_threads_or_other_episodes(problem):
     alone = bf.sample_counterfactuals(log.select([5]), model, targets["controller"], **options)
     np.testing.assert_array_equal(all_of_them.latent, again.latent)
     np.testing.assert_array_equal(all_of_them.latent[5:6], alone.latent)
-
-
-def test_policy_on_beliefs_that_looks_at_the_last_observation_only_agrees_with_the_chain():
-    """With states that always show the same, a belief tells what was seen last."""
-    generator = np.random.default_rng(8)
-    model = random_pomdp(generator, certain=True)
-    table = random_agents(generator, model)["seen"]
-    behavior = random_agents(generator, model)["latent"]
-    shown = model.emission.toarray()
-
-    def act(beliefs):
-        return (beliefs @ shown) @ table
-
-    some = seen_under(model, behavior)[0].select(np.arange(10))
-    exact = bf.counterfactual_outcomes(some, model, table, behavior=behavior)
-    result = bf.counterfactual_outcomes(
-        some, model, bf.hidden.BeliefPolicy(act), behavior=behavior, draws=4000
-    )
-    assert result.draws == 4000
-    counts = np.rint(result.probability * 4000).astype(int)
-    assert frequencies_agree(counts, exact.probability, 4000)
 
 
 def test_behavior_on_beliefs_is_worked_out_from_the_history():

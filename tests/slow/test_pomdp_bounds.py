@@ -145,11 +145,3 @@ def test_with_nothing_hidden_they_are_those_of_the_observed_states():
         found = bf.counterfactual_bounds(log, hidden, target, behavior=behavior, discount=0.9)
         np.testing.assert_allclose(found.expected_return, expected.expected_return, atol=1e-9)
         np.testing.assert_allclose(found.probability, expected.probability, atol=1e-9)
-
-
-def test_a_policy_on_beliefs_is_refused(problem):
-    model, behaviors, _ = problem
-    log, _ = seen_under(model, behaviors["latent"])
-    uniform = bf.hidden.BeliefPolicy(lambda belief: np.full((len(belief), 2), 0.5))
-    with pytest.raises(ValueError, match=r"bounds: a policy on beliefs.*give a FiniteController"):
-        bf.counterfactual_bounds(log, model, uniform, behavior=behaviors["latent"])

@@ -294,7 +294,7 @@ def test_the_behavior_of_sepsis_is_learned_well_enough():
         ({"target": np.ones((3, 3))}, r"target has shape \(3, 3\)"),
         (
             {"target": bf.hidden.BeliefPolicy(lambda beliefs: beliefs)},
-            "a policy on beliefs cannot be evaluated",
+            "target: a policy on beliefs has infinitely many memory states; give a Fini",
         ),
     ],
 )

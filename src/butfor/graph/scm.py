@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import networkx as nx
 import numpy as np
@@ -13,7 +12,6 @@ import pandas as pd
 
 from butfor.checks import check_whole
 from butfor.graph.answer import Answer, ask
-from butfor.graph.bif import parse_bif
 from butfor.graph.count import count_tables
 from butfor.graph.tables import (
     Table,
@@ -21,6 +19,7 @@ from butfor.graph.tables import (
     read_intervention,
     read_levels,
     read_masks,
+    read_network,
     read_table,
 )
 from butfor.graph.worlds import FACTUAL, Key, Node, draw_worlds, factual_nodes, graph_of, twin_nodes
@@ -117,28 +116,28 @@ class DiscreteSCM:
 
     @classmethod
     def from_pgmpy(cls, network: Any, *, mechanisms: Mechanisms = None) -> DiscreteSCM:
-        """Convert a pgmpy Bayesian network with TabularCPDs; its arrows are taken as causal."""
-        levels, parents, tables = {}, {}, {}
-        found = {cpd.variable: cpd for cpd in network.get_cpds()}
-        for name in network.nodes():
-            if name not in found:
-                raise ValueError(f"node {name!r} has no CPD; add one to the network")
-            levels[name] = found[name].state_names[name]
-        for name, cpd in found.items():
-            parents[name] = list(cpd.variables)[1:]
-            states = [cpd.state_names[variable] for variable in cpd.variables]
-            table = np.asarray(cpd.get_values()).reshape([len(names) for names in states])
-            for axis, variable in enumerate(cpd.variables):  # each CPD has its own order of states
-                order = [list(states[axis]).index(level) for level in levels[variable]]
-                table = table.take(order, axis=axis)
-            tables[name] = np.moveaxis(table, 0, -1)
+        """Convert a Bayesian network of pgmpy; its arrows, those of its CPDs, are taken as causal.
+
+        Parameters
+        ----------
+        network
+            A `DiscreteBayesianNetwork`, or anything else with `nodes`, an iterable of names, and
+            `get_cpds(name)`, which returns a node's `TabularCPD` or something with its `variables`
+            (the node, then its parents), `state_names` {variable: levels} and `get_values()`, which
+            returns [levels of the node, levels of all parents], the last parent's fastest.
+        mechanisms : Mechanism or {variable: Mechanism}, optional
+            By default `GumbelMax()`.
+        """
+        levels, parents, tables = read_network(network)
         return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
 
     @classmethod
-    def from_bif(cls, path: str | Path, *, mechanisms: Mechanisms = None) -> DiscreteSCM:
-        """Read a network in Bayesian interchange format (`.bif`); arrows are taken as causal."""
-        levels, parents, tables = parse_bif(Path(path))
-        return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
+    def from_bif(cls, path: object, *, mechanisms: Mechanisms = None) -> NoReturn:
+        """Raise an error: `.bif` files are no longer read."""
+        raise ValueError(
+            f"{path}: butfor no longer reads .bif files; read it with pgmpy, and give its network: "
+            "DiscreteSCM.from_pgmpy(pgmpy.readwrite.BIFReader(path).get_model())"
+        )
 
     # ----------------------------------------------------------------------------------- queries
 

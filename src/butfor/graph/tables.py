@@ -48,6 +48,53 @@ def read_levels(levels: Mapping[str, Iterable[Any]]) -> dict[str, Variable]:
     return variables
 
 
+def read_network(network: Any) -> Network:
+    """Return levels, parents and tables of a network of pgmpy, by variable."""
+    found = {name: _find_cpd(network, name) for name in network.nodes}
+    levels = {name: list(map(str, cpd.state_names.get(name, ()))) for name, cpd in found.items()}
+    parents = {name: list(cpd.variables)[1:] for name, cpd in found.items()}
+    return levels, parents, {name: _read_cpd(cpd, levels) for name, cpd in found.items()}
+
+
+def _find_cpd(network: Any, name: str) -> Any:
+    """Return the CPD of a node, which must be a table."""
+    cpd = network.get_cpds(name)
+    if cpd is None:
+        raise ValueError(f"node {name!r} has no CPD; add one to the network")
+    if not all(hasattr(cpd, needed) for needed in ("variables", "state_names", "get_values")):
+        raise ValueError(
+            f"the CPD of node {name!r} is a {type(cpd).__name__}, which has no table; give a "
+            "TabularCPD"
+        )
+    return cpd
+
+
+def _read_cpd(cpd: Any, levels: Mapping[str, list[str]]) -> Floats:
+    """Return a table [levels of each parent, levels of the variable], levels as each node's own."""
+    name, *parents = cpd.variables
+    orders = []  # of levels: each CPD has its own
+    for variable in (name, *parents):
+        if variable not in levels:
+            raise ValueError(
+                f"the CPD of node {name!r} has the parent {variable!r}, which is not a node; add "
+                "it to the network"
+            )
+        given = [str(level) for level in cpd.state_names.get(variable, ())]
+        if sorted(given) != sorted(levels[variable]):
+            raise ValueError(
+                f"the CPD of node {name!r} gives {variable!r} the levels {given}, its own CPD "
+                f"{levels[variable]}; give both the same state_names"
+            )
+        orders.append([given.index(level) for level in levels[variable]])
+    values, shape = np.asarray(cpd.get_values(), dtype=np.float64), tuple(map(len, orders))
+    if values.size != math.prod(shape):
+        raise ValueError(
+            f"the CPD of node {name!r} has {values.size} values, but its state_names make "
+            f"{math.prod(shape)} combinations of levels; give one value for each"
+        )
+    return np.moveaxis(values.reshape(shape)[np.ix_(*orders)], 0, -1)
+
+
 def find_variable(variables: Mapping[str, Variable], name: Any, where: str) -> Variable:
     """Return the variable of this name."""
     if name not in variables:

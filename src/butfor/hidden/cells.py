@@ -12,12 +12,11 @@ from butfor import kernels
 from butfor.checks import check_discount, check_horizon, check_room
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
-    BeliefPolicy,
-    CheckedPolicy,
     FiniteController,
+    FinitePolicy,
     LatentPolicy,
     Policy,
-    check_hidden_policy,
+    check_finite_policy,
 )
 from butfor.log.episodes import rows_of
 from butfor.models.mdp import total_by
@@ -26,7 +25,7 @@ from butfor.types import Floats, Integers
 MOST_NUMBERS = 30_000_000  # in one table; larger ones are refused before they are made
 
 
-def make_cells(model: TabularPOMDP, policy: CheckedPolicy) -> kernels.Target:
+def make_cells(model: TabularPOMDP, policy: FinitePolicy) -> kernels.Target:
     """Number the pairs of hidden state and memory that a target can be in."""
     going = np.flatnonzero(model.outcome < 0)
     observations = np.arange(model.n_observations, dtype=np.int32)
@@ -41,8 +40,6 @@ def make_cells(model: TabularPOMDP, policy: CheckedPolicy) -> kernels.Target:
         memory = nodes, policy.first, policy.following
         places = np.repeat(going, nodes), node, node
         return _target(model, kernels.MEMORY, policy.action, *places, *memory)
-    if isinstance(policy, BeliefPolicy):  # a placeholder: its rows are computed draw by draw
-        policy = np.full(model.sizes[1:], 1.0 / model.n_actions)
     shown = model.emission[going].tocoo()
     places = going[shown.row], shown.col, shown.col
     return _target(model, kernels.LAST, policy, *places, len(observations), observations, none)
@@ -193,21 +190,9 @@ def pomdp_value(
 ) -> float:
     """Return the expected return of a policy in the model, over `horizon` steps."""
     check_pomdp(model)
-    chosen = check_hidden_policy(policy, *model.sizes, "policy")
-    refuse_beliefs(chosen, "pomdp_value")
-    target = make_cells(model, chosen)
+    target = make_cells(model, check_finite_policy(policy, *model.sizes, "policy"))
     values, _ = cell_tables(target, check_horizon(horizon), check_discount(discount))
     return float(first_cells(model, target) @ values[-1])
-
-
-def refuse_beliefs(policy: object, what: str) -> None:
-    """Refuse a policy on beliefs for computations that need a finite memory."""
-    if isinstance(policy, BeliefPolicy):
-        raise ValueError(
-            f"{what}: a policy on beliefs has infinitely many memory states, so only "
-            "counterfactual_outcomes, sample_counterfactuals and simulate_pomdp accept one, by "
-            "drawing; give a FiniteController"
-        )
 
 
 def first_cells(model: TabularPOMDP, target: kernels.Target) -> Floats:

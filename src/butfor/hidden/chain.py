@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from butfor import kernels
-from butfor.hidden.actor import Actor, first_beliefs
-from butfor.hidden.cells import cell_tables, refuse_beliefs
+from butfor.hidden.actor import first_beliefs
+from butfor.hidden.cells import cell_tables
 from butfor.hidden.latent import draw_paths, trace_posterior
 from butfor.hidden.pairs import PairChain
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
 from butfor.types import Floats, Integers, Offsets, Progress
 
-MOST_NUMBERS = 20_000_000  # of beliefs, or of bounds of pairs, held in memory at a time
+MOST_NUMBERS = 20_000_000  # bounds of pairs held in memory at a time
 
 
 def exact_outcomes(
@@ -44,7 +44,6 @@ def hidden_contributions(
 
     See `step_contributions`.
     """
-    refuse_beliefs(chain.target, "step_contributions")
     log = chain.episodes
     count = log.lengths + 1  # the target takes over at each step, or after the last one
     first = np.cumsum(count) - count
@@ -58,44 +57,12 @@ def hidden_contributions(
 
 def first_values(chain: PairChain, discount: float = 1.0) -> Floats:
     """Return the target's value by the model alone, given each first observation, [n]."""
-    refuse_beliefs(chain.target, "the model's own value")
     values, _ = cell_tables(chain.pairs.target, chain.horizon, discount)
     target, model = chain.pairs.target, chain.model
     seen, place = np.unique(chain.episodes.first_state, return_inverse=True)
     beliefs = first_beliefs(model, seen)
     cell = target.cell[:, target.first[seen]].T  # [seen, H], -1 where it cannot be
     return np.asarray((beliefs * np.where(cell >= 0, values[-1][cell], 0.0)).sum(axis=1)[place])
-
-
-def drawn_outcomes(
-    chain: PairChain,
-    draws: int,
-    seed: int,
-    discount: float,
-    *,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> tuple[Floats, Floats]:
-    """Return the shares of outcomes [n, O + 1] and mean returns [n] over draws of each episode.
-
-    Episodes are processed in parts, so that the beliefs of all their draws fit in memory.
-    """
-    model, log = chain.model, chain.episodes
-    probability = np.zeros((len(log), len(model.outcomes) + 1))
-    expected_return = np.zeros(len(log))
-    part = max(1, MOST_NUMBERS // (draws * model.n_states))
-    for first in range(0, len(log), part):
-        some = np.arange(first, min(first + part, len(log)))
-        latent, _, _, reward = draw_worlds(chain.part(some), draws, seed, threads=threads)
-        end = np.where(latent >= 0, model.outcome[latent], -1).max(axis=2)
-        for o in range(len(model.outcomes)):
-            probability[some, o] = (end == o).mean(axis=1)
-        weight = discount ** np.arange(reward.shape[2])
-        expected_return[some] = (reward @ weight).mean(axis=1)
-        if progress is not None:
-            progress(int(some[-1]) + 1, len(log))
-    probability[:, -1] = 1.0 - probability[:, :-1].sum(axis=1)
-    return probability, expected_return
 
 
 def walk_hidden(
@@ -107,7 +74,6 @@ def walk_hidden(
     progress: Progress | None = None,
 ) -> kernels.HiddenSteps:
     """Walk through both worlds of each episode, step by step; see `walk_through`."""
-    refuse_beliefs(chain.target, "walk_through")
     posterior = trace_posterior(chain.episodes, chain.model, chain.pairs.behavior, threads=threads)
     episode, row, weight = posterior.transitions
     size = chain.model.n_states * chain.model.n_actions
@@ -155,21 +121,8 @@ def draw_worlds(
     reward = np.zeros((len(log), draws, chain.horizon))
     state[:, :, 0] = path[:, :, 0]
     seen[:, :, 0] = log.first_state[:, None]
-    chosen = np.zeros((len(log), draws, model.n_actions))  # the target's action distributions now
-    given = path, chosen, keys, state, seen, action, reward
-    actor = Actor(model, chain.target, len(log) * draws)
-    steps = pairs.log.stop - pairs.log.start + pairs.log.left
-    for t in range(int(steps.max())):
-        going = (state[:, :, t] >= 0) & (model.outcome[state[:, :, t]] < 0)
-        going &= (t < steps)[:, None]
-        if not going.any():
-            break
-        who = np.flatnonzero(going)
-        actor.observe(who, t, action[:, :, t - 1][going], seen[:, :, t][going])
-        chosen[going] = actor.rows(who, state[:, :, t][going], seen[:, :, t][going])
-        chain.run(kernels.draw_pair_step, t, *given, threads=threads)
-        if progress is not None:
-            progress(t + 1, int(steps.max()))
+    given = path, keys, state, seen, action, reward
+    chain.run(kernels.draw_pairs, *given, threads=threads, progress=progress)
     return state, seen, action, reward
 
 
@@ -184,7 +137,6 @@ def nested_bounds(
 
     By quantity (the return, each outcome, none), class of mechanisms (any, stable) and end.
     """
-    refuse_beliefs(chain.target, "bounds")
     values, outcomes = cell_tables(chain.pairs.target, chain.horizon, discount)
     quantities = outcomes.shape[2] + 1
     check_size(chain, 4 * quantities)

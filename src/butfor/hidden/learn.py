@@ -29,7 +29,12 @@ from butfor.hidden.expectation import (
 from butfor.hidden.factors import Factored, first_cells, multiply
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import behavior_arrays, check_log, prepare_pairs
-from butfor.hidden.policies import BeliefPolicy, LatentPolicy, Policy, check_hidden_policy
+from butfor.hidden.policies import (
+    LatentPolicy,
+    Policy,
+    check_finite_policy,
+    check_hidden_policy,
+)
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import total_by
 from butfor.random import check_seed
@@ -172,7 +177,7 @@ def fit_pomdp(
         The number of observations that those rows are worth. With a prior, `log_likelihood`
         includes the logarithm of its density, up to a constant.
     target : optional
-        A policy to evaluate in the model of each restart; not one on beliefs.
+        A policy to evaluate in the model of each restart; not a `BeliefPolicy`.
     progress : optional
         Called with (restarts done, restarts in all).
 
@@ -188,12 +193,10 @@ def fit_pomdp(
     """
     check_choice(start, "start", ("given", "uniform"))
     _check_knobs(iterations, tolerance, restarts, prior)
-    if isinstance(target, BeliefPolicy):
-        raise ValueError("target: a policy on beliefs cannot be evaluated here; give another kind")
     chosen = _check_learn(factored, learn)
     learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
     if target is not None:
-        check_hidden_policy(target, *learner.model.sizes, "target")
+        check_finite_policy(target, *learner.model.sizes, "target")
     climbs, values = [], []
     for number in range(restarts):
         end = climb(

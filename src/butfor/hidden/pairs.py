@@ -15,10 +15,10 @@ from butfor.hidden.cells import as_matrix, make_cells
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
-    CheckedPolicy,
     FiniteController,
     LatentPolicy,
     Policy,
+    check_finite_policy,
     check_hidden_policy,
 )
 from butfor.log.episodes import Episodes
@@ -36,8 +36,7 @@ class PairChain:
     episodes: Episodes
     model: TabularPOMDP
     horizon: int
-    target: CheckedPolicy
-    pairs: kernels.Pairs  # a policy on beliefs appears as one on the last observation
+    pairs: kernels.Pairs
 
     def part(self, chosen: NDArray[np.int64]) -> PairChain:
         """Return the chain of a selection of its episodes."""
@@ -86,7 +85,6 @@ def prepare_pairs(
     """
     steps = episodes.horizon if horizon is None else horizon
     log = episodes.truncate(steps)
-    policy = check_hidden_policy(target, *model.sizes, "target")
     known = behavior_arrays(log, model, behavior)
     shared = action_noise == "shared"
     if shared:
@@ -101,13 +99,13 @@ def prepare_pairs(
         log=log_arrays(log, steps - log.lengths if beyond is None else beyond),
         hidden=model.arrays,
         behavior=known,
-        target=make_cells(model, policy),
+        target=make_cells(model, check_finite_policy(target, *model.sizes, "target")),
         coupling=chosen.coupling(int(model.dynamics.labels.max()) + 1),
         showing=chosen.coupling(model.n_observations),
         shared=shared,
         certain=model.shows is not None,
     )
-    return PairChain(log, model, steps, policy, pairs)
+    return PairChain(log, model, steps, pairs)
 
 
 def check_log(episodes: Episodes, model: TabularPOMDP) -> None:

@@ -1,7 +1,7 @@
 """Policies for models with a hidden state.
 
 A policy on the last observation is a plain array [Z, A]. The types below act on a finite memory, on
-beliefs, or on the hidden state itself.
+beliefs (to simulate, or as a behavior), or on the hidden state itself.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class BeliefPolicy:
 
 StatePolicy = Callable[[NDArray[np.int64]], ArrayLike]  # level codes [m, J] → [m, A]
 Policy = ArrayLike | FiniteController | LatentPolicy | BeliefPolicy | StatePolicy
-CheckedPolicy = Floats | FiniteController | LatentPolicy | BeliefPolicy
+FinitePolicy = Floats | FiniteController | LatentPolicy  # checked
+CheckedPolicy = FinitePolicy | BeliefPolicy
 
 
 def check_hidden_policy(
@@ -141,6 +142,19 @@ def check_hidden_policy(
             f"state give LatentPolicy(table), otherwise an array ({observations}, {actions})"
         )
     return check_policy(array, observations, actions, name)
+
+
+def check_finite_policy(
+    policy: Policy, states: int, observations: int, actions: int, name: str
+) -> FinitePolicy:
+    """Return a policy that fits a model of this size and whose memory is finite."""
+    checked = check_hidden_policy(policy, states, observations, actions, name)
+    if isinstance(checked, BeliefPolicy):
+        raise ValueError(
+            f"{name}: a policy on beliefs has infinitely many memory states; give a "
+            "FiniteController, or simulate it with simulate_pomdp"
+        )
+    return checked
 
 
 def as_array(policy: Policy) -> ArrayLike:

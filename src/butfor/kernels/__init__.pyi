@@ -39,7 +39,7 @@ from .models import Models as Models
 from .models import exact_outcomes_of_models as exact_outcomes_of_models
 from .pair_bounds import bound_pairs as bound_pairs
 from .pair_episodes import HiddenSteps as HiddenSteps
-from .pair_episodes import draw_pair_step as draw_pair_step
+from .pair_episodes import draw_pairs as draw_pairs
 from .pair_episodes import exact_pairs as exact_pairs
 from .pair_episodes import walk_pairs as walk_pairs
 from .pairs import FULL as FULL

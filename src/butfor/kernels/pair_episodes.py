@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import weigh_cases
 from butfor.kernels.latent import NUMBERS, behavior_row, seen_at
-from butfor.kernels.mechanisms import gumbel_max_row
 from butfor.kernels.pairs import (
     ABSOLUTE,
     APART,
@@ -17,13 +16,15 @@ from butfor.kernels.pairs import (
     MOVED,
     OTHER,
     begin,
+    choose_action,
+    next_node,
     push_alone,
     push_pairs,
     row_given,
 )
 from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.reference import by_reference
-from butfor.kernels.rows import append_row, pick_by_mass, scatter, unscatter
+from butfor.kernels.rows import pick_by_mass, scatter, unscatter
 
 
 @bare
@@ -155,61 +156,63 @@ def gather_cases(mass, counts, cases):
 
 
 @bare
-def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen, action, reward):
-    """Draw step t of the worlds under the target of episodes first .. last - 1.
+def draw_pairs(first, last, pairs, work, path, keys, state, seen, action, reward):
+    """Draw the worlds under the target of episodes first .. last - 1, to the horizon.
 
-    `path` [n, draws, T + 1] are the factual hidden paths, `chosen` [n, draws, A] the target's rows
-    at this step. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end
-    without observations) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3
-    of each draw. Draws that have ended are left unchanged. Returns -1.
+    `path` [n, draws, T + 1] are the factual hidden paths. Continues `state` [n, draws, H + 1] (an
+    end is a state) and `seen` (-1 at an end without observations) from the first step; writes
+    `action` and `reward` [n, draws, H]. Uses the numbers 4 t + 1 .. 4 t + 3 of each draw at step t.
+    What follows an end is left unchanged. Returns -1.
     """
-    hidden, log = pairs.hidden, pairs.log
+    hidden, log, target = pairs.hidden, pairs.log, pairs.target
     for episode in range(first, last):
-        i = log.start[episode] + t
-        logged = i < log.stop[episode]
-        if t >= log.stop[episode] - log.start[episode] + log.left[episode]:
-            continue
+        length = log.stop[episode] - log.start[episode]
         for d in range(state.shape[1]):
-            h = state[episode, d, t]
-            if h < 0 or hidden.outcome[h] >= 0:
-                continue
-            counter = d * DRAW_STRIDE + NUMBERS * t
-            was, x, seen_row, label, observation = -1, -1, -1, -1, -1
-            if logged:
-                was, x = path[episode, d, t], path[episode, d, t + 1]
-                seen_row = was * hidden.actions + log.action[i]
-                label, observation = hidden.labels[x], seen_at(log, episode, t + 1)
-            u = uniform(keys[episode], counter + 1)
-            a = draw_action(pairs, work, chosen[episode], d, was, i, u)
-            row = h * hidden.actions + a
-            low, high = row_given(
-                hidden.rows, pairs.coupling, work.p_state, work.moves, row, seen_row, label
-            )
-            u = uniform(keys[episode], counter + 2)
-            e = low + pick_by_mass(work.moves.mass, 0, high - low, u)
-            reached = hidden.next_state[e]
-            action[episode, d, t] = a
-            reward[episode, d, t] = log.reward[i] if row == seen_row else hidden.reward[e]
-            state[episode, d, t + 1] = reached
-            low, high = row_given(
-                hidden.emission, pairs.showing, work.p_seen, work.shows, reached, x, observation
-            )
-            if high > low:
-                u = uniform(keys[episode], counter + 3)
-                place = low + pick_by_mass(work.shows.mass, 0, high - low, u)
-                seen[episode, d, t + 1] = hidden.emission.label[place]
+            node = target.first[seen[episode, d, 0]]
+            for t in range(length + log.left[episode]):
+                h = state[episode, d, t]
+                if hidden.outcome[h] >= 0:
+                    break
+                i, counter = log.start[episode] + t, d * DRAW_STRIDE + NUMBERS * t
+                was, x, seen_row, label, observation = -1, -1, -1, -1, -1
+                if t < length:
+                    was, x = path[episode, d, t], path[episode, d, t + 1]
+                    seen_row = was * hidden.actions + log.action[i]
+                    label, observation = hidden.labels[x], seen_at(log, episode, t + 1)
+                cell = target.cell[h, node]
+                u = uniform(keys[episode], counter + 1)
+                a = draw_action(pairs, work, target.row[cell], was, i, u)
+                row = h * hidden.actions + a
+                low, high = row_given(
+                    hidden.rows, pairs.coupling, work.p_state, work.moves, row, seen_row, label
+                )
+                u = uniform(keys[episode], counter + 2)
+                e = low + pick_by_mass(work.moves.mass, 0, high - low, u)
+                reached = hidden.next_state[e]
+                action[episode, d, t] = a
+                reward[episode, d, t] = log.reward[i] if row == seen_row else hidden.reward[e]
+                state[episode, d, t + 1] = reached
+                low, high = row_given(
+                    hidden.emission, pairs.showing, work.p_seen, work.shows, reached, x, observation
+                )
+                if high > low:
+                    u = uniform(keys[episode], counter + 3)
+                    place = low + pick_by_mass(work.shows.mass, 0, high - low, u)
+                    shown = hidden.emission.label[place]
+                    seen[episode, d, t + 1] = shown
+                    node = next_node(target, cell, a, shown)
     return -1
 
 
 @part
-def draw_action(pairs, work, chosen, d, h, i, u):
-    """Draw the target's action from row d, given the logged one of step i in h (-1: not given)."""
-    rows, mass = work.chosen, work.chosen.probability
-    append_row(rows, 0, chosen, d)
-    if h >= 0 and pairs.shared and rows.start[1] > 1:
+def draw_action(pairs, work, row, h, i, u):
+    """Draw the action of a target's row, given the logged one of step i in h (-1: not given)."""
+    rows, shared = pairs.target.rows, pairs.shared and h >= 0
+    if shared:
         acted = behavior_row(pairs.behavior, pairs.log, h, i)
         scatter(pairs.behavior.rows, acted, work.p_action)
-        gumbel_max_row(rows, 0, work.p_action, pairs.log.action[i], work.choices)
+    choose_action(rows, row, shared, work.p_action, pairs.log.action[i], work.choices)
+    if shared:
         unscatter(pairs.behavior.rows, acted, work.p_action)
-        mass = work.choices.mass
-    return rows.label[pick_by_mass(mass, 0, rows.start[1], u)]
+    start = rows.start[row]
+    return rows.label[start + pick_by_mass(work.choices.mass, 0, rows.start[row + 1] - start, u)]

@@ -96,7 +96,6 @@ class PairWork(NamedTuple):
     p_state: NDArray[np.float64]  # [labels] the factual transition row
     p_action: NDArray[np.float64]  # [A]
     p_seen: NDArray[np.float64]  # [Z] the factual emission row
-    chosen: Rows  # one action row
     mass: NDArray[np.float64]  # [2, W, C] by hidden state that fits the step, and cell
     cells: NDArray[np.int32]  # [2, W, C] where it is not 0
     size: NDArray[np.int64]  # [2, W]
@@ -138,7 +137,6 @@ def make_pair_work(pairs: Pairs, walking: bool) -> PairWork:
         p_state=np.zeros(int(hidden.labels.max()) + 1),
         p_action=np.zeros(actions),
         p_seen=np.zeros(observations),
-        chosen=Rows(np.zeros(2, np.int64), np.empty(actions, np.int32), np.empty(actions)),
         mass=np.zeros((2, width, cells)),
         cells=np.empty((2, width, cells), np.int32),
         size=np.zeros((2, width), np.int64),

@@ -8,7 +8,6 @@ import numpy as np
 
 from butfor.hidden.chain import (
     draw_worlds,
-    drawn_outcomes,
     exact_outcomes,
     first_values,
     hidden_contributions,
@@ -18,7 +17,7 @@ from butfor.hidden.chain import (
 from butfor.hidden.latent import LatentPosterior, latent_posterior
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import check_log, prepare_pairs
-from butfor.hidden.policies import BeliefPolicy, Policy, check_hidden_policy
+from butfor.hidden.policies import Policy, check_finite_policy, check_hidden_policy
 from butfor.log.episodes import Episodes
 from butfor.models.policies import estimate_behavior
 from butfor.replay.bounds import Bounds
@@ -37,11 +36,7 @@ class HiddenEngine:
     """Answers a `Replay` whose model is a `TabularPOMDP`."""
 
     hidden = True
-
-    @property
-    def drawn(self) -> bool:
-        """Whether outcomes are shares of draws."""
-        return isinstance(self.replay.target, BeliefPolicy)
+    drawn = False
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
@@ -64,7 +59,7 @@ class HiddenEngine:
         """Refuse a log, target or behavior of a different size; return both policies."""
         check_log(episodes, model)
         sizes = model.n_states, model.n_observations, model.n_actions
-        policy = check_hidden_policy(target, *sizes, "target")
+        policy = check_finite_policy(target, *sizes, "target")
         given = estimate_behavior(episodes) if behavior is None else behavior
         return policy, check_hidden_policy(given, *sizes, "behavior")
 
@@ -81,24 +76,11 @@ class HiddenEngine:
         threads: int | None,
         progress: Progress | None,
     ) -> Found:
-        """Outcome probabilities, expected returns, mass cut off and unsupported mass.
-
-        Exact, except for a policy on beliefs, whose memory is unbounded: shares of `draws`.
-        """
+        """Exact outcome probabilities and expected returns; no mass cut off or unsupported."""
         replay = self.replay
         if negligible:
             raise ValueError("negligible: not available with a hidden state; leave it out")
-        if self.drawn:
-            found = drawn_outcomes(
-                self.chain,
-                draws,
-                seed,
-                replay.discount,
-                threads=threads,
-                progress=progress,
-            )
-        else:
-            found = exact_outcomes(self.chain, replay.discount, threads=threads, progress=progress)
+        found = exact_outcomes(self.chain, replay.discount, threads=threads, progress=progress)
         none = np.zeros(len(replay.log))
         return Found(*found, none, none)
 

@@ -64,10 +64,10 @@ class Replay:
         A `TabularMDP`, a `FactoredModel`, or a `TabularPOMDP` if the state is hidden.
     target : [S, A]
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
-        `FiniteController`, `LatentPolicy` or `BeliefPolicy`. With a `FactoredModel`: also a
-        function of level codes, [m, J] → [m, A], which is needed where states cannot be enumerated.
-        A `RowPolicy` depends on more than the state, and is known in each row of the log. An array
-        [T, S, A] differs from step to step, if the log counts them (`Episodes.with_step`).
+        `FiniteController` or `LatentPolicy`. With a `FactoredModel`: also a function of level
+        codes, [m, J] → [m, A], which is needed where states cannot be enumerated. A `RowPolicy`
+        depends on more than the state, and is known in each row of the log. An array [T, S, A]
+        differs from step to step, if the log counts them (`Episodes.with_step`).
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
@@ -423,9 +423,9 @@ class Replay:
             about the patient; `left_out` [n] is the mass that did. No probability is off by more
             than that, and no expected return by more than that times the range of returns.
         draws, seed
-            Only for a policy on beliefs, whose memory is unbounded, and for a factored model whose
-            states cannot be enumerated: probabilities are shares of this many draws. The result
-            has their standard errors. The seed is by default that of the question.
+            Only for a factored model whose states cannot be enumerated: probabilities are shares of
+            this many draws. The result has their standard errors. The seed is by default that of
+            the question.
         threads, progress
             Number of threads; a function called with (episodes done, total).
         """
