@@ -54,7 +54,7 @@ def learn(bf: Any) -> Callable[[Any], tuple[Any, Any]]:
 def pieces(bf: Any) -> dict[str, Callable[[], Work]]:
     """Return the pieces of work by name; each first prepares its input."""
 
-    def on_sepsis(work: Callable[[Any, Any, Any], object]) -> Callable[[], Work]:
+    def on_sepsis(work: Callable[..., object]) -> Callable[[], Work]:
         def prepare() -> Work:
             log, model, target = sepsis(bf)
             return lambda: work(log, model, target)
@@ -64,14 +64,14 @@ def pieces(bf: Any) -> dict[str, Callable[[], Work]]:
     def hidden() -> Work:
         log, _, target = sepsis(bf, HIDDEN)
         model = bf.sepsis.pomdp("icml2019")
-        return lambda: bf.counterfactual_outcomes(log, model, target, threads=1)
+        return lambda: bf.Replay(log, model, target).outcomes(threads=1)
 
     return {
-        "exact outcomes": on_sepsis(bf.counterfactual_outcomes),
-        "walk through": on_sepsis(bf.walk_through),
-        "bounds": on_sepsis(bf.counterfactual_bounds),
-        "five draws": on_sepsis(bf.sample_counterfactuals),
-        "fewest changes": on_sepsis(lambda log, model, _: bf.fewest_changes(log, model)),
+        "exact outcomes": on_sepsis(lambda *given: bf.Replay(*given).outcomes()),
+        "walk through": on_sepsis(lambda *given: bf.Replay(*given).steps()),
+        "bounds": on_sepsis(lambda *given: bf.Replay(*given).bounds()),
+        "five draws": on_sepsis(lambda *given: bf.Replay(*given).draws()),
+        "fewest changes": on_sepsis(lambda *given: bf.Replay(*given).fewest_changes()),
         "credible intervals": on_sepsis(
             lambda log, _, target: bf.credible_intervals(log, target, models=50)
         ),

@@ -99,7 +99,7 @@ def measure_product_rows() -> list[Measurement]:
 
         def pass_of(noise: str, log=log, model=model, target=target) -> object:
             asked = bf.Replay(log, model, target, noise=noise)
-            return asked.outcomes(negligible=1e-6, threads=1)
+            return asked.outcomes(threads=1)
 
         seconds = best_of(3, lambda ask=pass_of: ask("variables"))
         ratio = best_of(3, lambda ask=pass_of: ask("state")) / seconds

@@ -1,15 +1,13 @@
 """Measure how cost grows: `python -m benchmarks.growth` (some minutes).
 
 On random models one thing is varied at a time, and the power with which the exact pass grows is
-fitted, in seconds of one core, which other programs disturb little. Then what leaving out small
-mass saves, and what shards take.
+fitted, in seconds of one core, which other programs disturb little. Then what shards take.
 """
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +18,8 @@ from rich.table import Table
 
 import butfor as bf
 from benchmarks.measurement import core_seconds
-from benchmarks.run import as_time, icu_problem
+from benchmarks.run import as_time
 from benchmarks.shards import measure_audit, write_shards
-from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
 from butfor.models.simulate import simulate_model
 
 RUNS = 3
@@ -72,7 +69,7 @@ class Shape:
         behavior = np.full(target.shape, 1 / self.actions)
         return core_seconds(
             RUNS,
-            lambda: bf.counterfactual_outcomes(log, model, target, behavior=behavior, threads=1),
+            lambda: bf.Replay(log, model, target, behavior=behavior).outcomes(threads=1),
         )
 
 
@@ -100,30 +97,6 @@ def measure_shapes() -> Table:
         table.add_row(
             words, ", ".join(map(str, sizes)), ", ".join(map(as_time, times)), f"{power:.2f}"
         )
-    return table
-
-
-def measure_pruning() -> Table:
-    """Leave out small mass, on a random model of the size of ICU-Sepsis and on ICU-Sepsis."""
-    table = Table(
-        "model", "negligible", "an episode", "left out, mean", "most", box=box.SIMPLE_HEAD
-    )
-    data = load_icu_sepsis()
-    stays = simulate_model(data.model, data.expert_policy, 200, horizon=LONGEST_STAY)
-    real = stays, data.model, bf.policy_iteration(data.model), data.expert_policy
-    for words, (log, model, target, behavior) in (("random", icu_problem()), ("ICU-Sepsis", real)):
-        for negligible in (0.0, 1e-6, 1e-5, 1e-4, 1e-3):
-            judge = partial(
-                bf.counterfactual_outcomes,
-                *(log, model, target),
-                behavior=behavior,
-                negligible=negligible,
-                threads=1,
-            )
-            seconds = core_seconds(RUNS, judge) / len(log)
-            left = judge().left_out
-            told = ("0", "0") if left is None else (f"{left.mean():.1e}", f"{left.max():.1e}")
-            table.add_row(words, f"{negligible:g}", as_time(seconds), *told)
     return table
 
 
@@ -158,5 +131,5 @@ def measure_files() -> Table:
 
 if __name__ == "__main__":
     console = Console()
-    for measure in (measure_shapes, measure_pruning, measure_files):
+    for measure in (measure_shapes, measure_files):
         console.print(f"[bold]{measure.__doc__}[/bold]", measure())

@@ -16,7 +16,7 @@ def measure_noisy() -> list[Measurement]:
     def run(policy: object) -> float:
         return best_of(
             3,
-            lambda: bf.counterfactual_outcomes(log, model, policy, behavior=behavior, threads=1),
+            lambda: bf.Replay(log, model, policy, behavior=behavior).outcomes(threads=1),
         )
 
     seconds, former = run(target) / EPISODES, run(remembering(target)) / EPISODES

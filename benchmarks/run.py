@@ -80,7 +80,7 @@ def sepsis_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray]:
 
 def measure_exact_outcomes() -> list[Measurement]:
     log, model, target = sepsis_problem()
-    seconds = best_of(20, lambda: bf.counterfactual_outcomes(log, model, target))
+    seconds = best_of(20, lambda: bf.Replay(log, model, target).outcomes())
     twin = paper_seconds(log, model, target)
     note = f"twin: {twin:.0f} s, from {TWIN_EPISODES} episodes x {TWIN_DRAWS} draws"
     ratio = twin / seconds
@@ -155,9 +155,8 @@ def icu_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray, np.ndarray]:
 
 def measure_icu_size() -> list[Measurement]:
     log, model, target, behavior = icu_problem()
-    seconds = best_of(
-        3, lambda: bf.counterfactual_outcomes(log, model, target, behavior=behavior)
-    ) / len(log)
+    seconds = best_of(3, lambda: bf.Replay(log, model, target, behavior=behavior).outcomes())
+    seconds /= len(log)
     note = f"{log.lengths.mean():.1f} steps an episode"
     work = "exact outcomes, one episode, 716 states, 25 actions"
     return [Measurement(work, seconds, "about 4 ms", None, note)]
@@ -169,9 +168,9 @@ def measure_icu_sepsis() -> list[Measurement]:
     target = bf.policy_iteration(data.model)
     log = simulate_model(data.model, data.expert_policy, ICU_EPISODES, horizon=LONGEST_STAY)
     options = {"behavior": data.expert_policy}
-    bf.counterfactual_outcomes(log.select(np.arange(10)), data.model, target, **options)
+    bf.Replay(log.select(np.arange(10)), data.model, target, **options).outcomes()
     start = time.perf_counter()
-    bf.counterfactual_outcomes(log, data.model, target, **options)
+    bf.Replay(log, data.model, target, **options).outcomes()
     seconds = time.perf_counter() - start
     work = f"exact outcomes, {ICU_EPISODES:,} stays of ICU-Sepsis under its optimal policy"
     note = f"{log.lengths.mean():.1f} steps a stay; {os.cpu_count()} cores"
@@ -182,9 +181,9 @@ def measure_icu_sepsis() -> list[Measurement]:
 
 def measure_draws() -> list[Measurement]:
     log, model, target = sepsis_problem()
-    drawn = bf.sample_counterfactuals(log, model, target, draws=100)
+    drawn = bf.Replay(log, model, target).draws(100)
     steps = int((drawn.action >= 0).sum())
-    seconds = best_of(5, lambda: bf.sample_counterfactuals(log, model, target, draws=100))
+    seconds = best_of(5, lambda: bf.Replay(log, model, target).draws(100))
     rate = steps / seconds
     note = f"{rate / 1e6:.1f} million steps a second"
     work = "draws, 1000 episodes x 100"
@@ -198,10 +197,12 @@ def measure_how_sure() -> list[Measurement]:
     """
     log, model, target = sepsis_problem()
     works: dict[str, Callable[[], object]] = {
-        "exact": lambda: bf.counterfactual_outcomes(log, model, target, threads=1),
-        "bounds": lambda: bf.counterfactual_bounds(log, model, target, threads=1),
+        "exact": lambda: bf.Replay(log, model, target).outcomes(threads=1),
+        "bounds": lambda: bf.Replay(log, model, target).bounds(threads=1),
         "credible": lambda: bf.credible_intervals(log, target, models=200, threads=1),
-        "changes": lambda: bf.fewest_changes(log, model, changes=3, threads=1),
+        "changes": lambda: bf.Replay(log, model, bf.estimate_behavior(log)).fewest_changes(
+            3, threads=1
+        ),
     }
     seconds = dict.fromkeys(works, float("inf"))
     for _ in range(4):
@@ -241,7 +242,7 @@ def measure_hidden_state() -> list[Measurement]:
     behavior = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
     seconds = best_of(
         5,
-        lambda: bf.counterfactual_outcomes(some, model, target, behavior=behavior, threads=1),
+        lambda: bf.Replay(some, model, target, behavior=behavior).outcomes(threads=1),
     )
     each = seconds / HIDDEN_EPISODES
     work = "exact outcomes with the state hidden, an episode, one core"
@@ -315,14 +316,14 @@ MEMORY_CODE = """
 import numpy as np, butfor as bf
 from benchmarks.run import sepsis_problem
 log, model, target = sepsis_problem()
-bf.counterfactual_outcomes(log, model, target)
+bf.Replay(log, model, target).outcomes()
 log = log.select(np.tile(np.arange(1000), {times}))
 def status(field):
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
 before = status("VmRSS")
-result = bf.counterfactual_outcomes(log, model, target)
+result = bf.Replay(log, model, target).outcomes()
 parts = result.probability, result.expected_return, result.observed_return
 print(max(0, status("VmHWM") - before - sum(part.nbytes for part in parts)))
 """

@@ -30,7 +30,7 @@ def test_learning_the_behavior_alone_loses_next_to_nothing(seed):
     log, target, value = make_log(1000, seed)
     fit = bf.hidden.fit_latent_behavior(log, model)
     right, learned, ignored = (
-        bf.counterfactual_outcomes(log, model, target, behavior=behavior).expected_return.mean()
+        bf.Replay(log, model, target, behavior=behavior).outcomes().expected_return.mean()
         for behavior in (CLINICIAN, fit.policy, None)
     )
     print(f"true {value:+.4f}, right {right:+.4f}, learned {learned:+.4f}, ignored {ignored:+.4f}")
@@ -64,7 +64,7 @@ def test_learning_everything_errs_as_much_as_was_found(episodes, seeds, restarts
             target=target,
         )
         found = fit.restarts.sort_values("log_likelihood", ascending=False)
-        reduced = bf.counterfactual_outcomes(log, bf.fit_mdp(log), target).expected_return.mean()
+        reduced = bf.Replay(log, bf.fit_mdp(log), target).outcomes().expected_return.mean()
         print(f"{episodes} episodes, log {seed}: true {value:+.3f}, reduced {reduced:+.3f}")
         print(found.to_string())
         errors.append(found["counterfactual"].iloc[0] - value)

@@ -41,7 +41,7 @@ def means(request) -> tuple[str, Means]:
             (
                 log.returns().mean(),
                 bf.policy_value(model, target, horizon=20),
-                bf.counterfactual_outcomes(log, model, target).expected_return.mean(),
+                bf.Replay(log, model, target).outcomes().expected_return.mean(),
                 bf.policy_value(truth, bf.sepsis.full_policy(target), horizon=20),
             )
         )

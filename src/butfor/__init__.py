@@ -4,7 +4,7 @@ The public names are listed in `__init__.pyi` and loaded when they are first use
 `import butfor` stays fast.
 """
 
-from butfor.loading import quiet_ctrl_c
+from butfor.loading import quiet_ctrl_c, refuse_gone
 
 __version__ = "0.2.0"
 
@@ -12,7 +12,8 @@ with quiet_ctrl_c():
     import gymnasium
     import lazy_loader
 
-    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+    _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+    __getattr__ = refuse_gone(_load)
 
 gymnasium.register(
     "butfor/Sepsis-v0", entry_point="butfor.sepsis.env:SepsisEnv", max_episode_steps=20

@@ -110,7 +110,7 @@ def learner(log, kind):
     if kind == "factored":
         plan = factored_learner(log, discount=0.99, parents=PARENTS)
         return lambda part: (lambda model, best: (model, bf.soften(best, 0.05)))(*plan(part))
-    labels = bf.nature_labels(log, "pulse") if kind == "labels" else None
+    labels = log.state_labels("pulse") if kind == "labels" else None
     return lambda part: learn(part, labels)
 
 

@@ -45,7 +45,7 @@ def audit(problem):
 
 @pytest.fixture(scope="module")
 def exact(problem):
-    return bf.counterfactual_outcomes(*problem)
+    return bf.Replay(*problem).outcomes()
 
 
 # ------------------------------------------------------------------------------- decomposition
@@ -235,14 +235,14 @@ def test_the_audit_has_bounds_that_hold_what_it_says(audit, problem):
             assert (table[f"p_{outcome}_low_{name}"] <= table[f"p_{outcome}"] + 1e-9).all()
             assert (table[f"p_{outcome}_high_{name}"] >= table[f"p_{outcome}"] - 1e-9).all()
     assert (table["low_any"] <= table["low_stable"] + 1e-9).all()
-    bounds = bf.counterfactual_bounds(*problem)
+    bounds = bf.Replay(*problem).bounds()
     assert table["survives"].tolist() == bounds.survives.tolist()
     for reason, survives in audit.flagged[["reason", "survives"]].itertuples(index=False):
         assert {"any": "whatever", "stable": "every stable", "": "depends on"}[survives] in reason
 
 
 def test_evidence_stands_beside_every_episode(audit, problem):
-    steps = bf.walk_through(*problem)
+    steps = bf.Replay(*problem).steps()
     np.testing.assert_array_equal(audit.episodes["evidence_min"], steps.evidence_min)
     np.testing.assert_array_equal(audit.episodes["thin_share"], steps.thin_share)
     np.testing.assert_array_equal(audit.episodes["influence"], steps.share_about)
@@ -379,13 +379,8 @@ def test_draws_are_those_of_sample_counterfactuals(audit, problem):
     log, model, target = problem
     identifier = audit.flagged["id"].iloc[3]
     one, draws = audit.trajectory(identifier)
-    alone = bf.sample_counterfactuals(
-        log.select([int(identifier)]),
-        model,
-        target,
-        behavior=audit.behavior,
-        draws=3,
-        seed=1,
+    alone = bf.Replay(log.select([int(identifier)]), model, target, behavior=audit.behavior).draws(
+        3, seed=1
     )
     np.testing.assert_array_equal(draws.state, alone.state)
     np.testing.assert_array_equal(draws.action, alone.action)

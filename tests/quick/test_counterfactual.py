@@ -38,7 +38,7 @@ def problem(request):
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_null_target_equal_to_behavior_gives_back_every_episode(problem, discount):
     model, behavior, _, log = problem
-    result = bf.counterfactual_outcomes(log, model, behavior, behavior=behavior, discount=discount)
+    result = bf.Replay(log, model, behavior, behavior=behavior, discount=discount).outcomes()
     observed = np.zeros_like(result.probability)
     observed[np.arange(len(log)), log.outcome] = 1.0  # -1, the last column, is none
     np.testing.assert_allclose(result.probability, observed, atol=1e-12)
@@ -48,15 +48,13 @@ def test_null_target_equal_to_behavior_gives_back_every_episode(problem, discoun
 def test_null_holds_for_the_estimated_model_and_behavior():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 500, seed=3).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    result = bf.counterfactual_outcomes(log, model, bf.estimate_behavior(log))
+    result = bf.Replay(log, model, bf.estimate_behavior(log)).outcomes()
     np.testing.assert_allclose(result.difference, 0.0, atol=1e-12)
 
 
 def test_fresh_action_noise_fails_the_null_test(problem):
     model, behavior, _, log = problem
-    result = bf.counterfactual_outcomes(
-        log, model, behavior, behavior=behavior, action_noise="fresh"
-    )
+    result = bf.Replay(log, model, behavior, behavior=behavior, action_noise="fresh").outcomes()
     assert np.abs(result.difference).max() > 0.01
 
 
@@ -70,9 +68,9 @@ def test_decomposition_counterfactual_values_average_to_the_target_value(
     model = labelled_model(generator, LABELS[seed % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     log, weight, first = enumerated(model, behavior, horizon=3)
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         log, model, target, behavior=behavior, action_noise=action_noise, discount=discount
-    )
+    ).outcomes()
     by_state = state_values(model, target, horizon=3, discount=discount)
     outcome_tables = value_tables(model, target, horizon=3)[1][-1]
     for state in range(model.n_states):  # conditional on the first observation
@@ -91,7 +89,7 @@ def test_decomposition_counterfactual_values_average_to_the_target_value(
 
 def test_probabilities_sum_to_one(problem):
     model, behavior, target, log = problem
-    result = bf.counterfactual_outcomes(log, model, target, behavior=behavior, horizon=15)
+    result = bf.Replay(log, model, target, behavior=behavior, horizon=15).outcomes()
     np.testing.assert_allclose(result.probability.sum(axis=1), 1.0, rtol=1e-12)
 
 
@@ -102,7 +100,7 @@ def test_probabilities_sum_to_one(problem):
 @pytest.mark.parametrize("continuation", [True, False])
 def test_exact_pass_equals_its_slow_twin(problem, shared, continuation):
     model, behavior, target, log = problem
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         log,
         model,
         target,
@@ -111,7 +109,7 @@ def test_exact_pass_equals_its_slow_twin(problem, shared, continuation):
         horizon=9,
         discount=0.93,
         continuation=continuation,
-    )
+    ).outcomes()
     for i, episode in enumerate(reference_episodes(log)):
         probability, expected = reference.exact_outcomes(
             reference_model(model),
@@ -129,13 +127,13 @@ def test_exact_pass_equals_its_slow_twin(problem, shared, continuation):
 
 @pytest.mark.parametrize("continuation", [True, False])
 @pytest.mark.parametrize("negligible", [0.02, 0.2])
-def test_pruned_pass_equals_its_slow_twin_and_is_off_by_what_it_left_out_at_most(
+def test_a_pass_that_leaves_faint_states_to_the_model_equals_its_slow_twin(
     problem, negligible, continuation
 ):
     model, behavior, target, log = problem
     options = {"behavior": behavior, "horizon": 9, "continuation": continuation}
-    exact = bf.counterfactual_outcomes(log, model, target, **options)
-    pruned = bf.counterfactual_outcomes(log, model, target, negligible=negligible, **options)
+    replay = bf.Replay(log, model, target, **options)
+    masses, returns = replay.engine.push(negligible, threads=1)
     for i, episode in enumerate(reference_episodes(log)):
         probability, expected = reference.exact_outcomes(
             reference_model(model),
@@ -147,14 +145,12 @@ def test_pruned_pass_equals_its_slow_twin_and_is_off_by_what_it_left_out_at_most
             continuation=continuation,
             negligible=negligible,
         )
-        np.testing.assert_allclose(pruned.probability[i], probability, atol=1e-12)
-        np.testing.assert_allclose(pruned.expected_return[i], expected, atol=1e-12)
-    assert 0 < pruned.left_out.max() < 1
-    assert exact.left_out is None
-    gap = np.abs(pruned.probability - exact.probability).max(axis=1)
-    assert (gap <= pruned.left_out + 1e-12).all()
-    assert gap.max() > 0
-    np.testing.assert_allclose(pruned.probability.sum(axis=1), 1.0, atol=1e-12)
+        np.testing.assert_allclose(masses[i], probability, atol=1e-12)
+        np.testing.assert_allclose(returns[i], expected, atol=1e-12)
+    exact = replay.outcomes().probability
+    assert np.abs(masses - exact).max() > 0
+    np.testing.assert_allclose(masses.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(replay.engine.push(0.0, threads=1)[0], exact)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -182,19 +178,12 @@ def test_contributions_equal_their_slow_twin(problem, shared):
         np.testing.assert_allclose(found[i], expected, atol=1e-12)
 
 
-def test_probabilities_that_are_none_are_refused_as_negligible(problem):
-    model, _, target, log = problem
-    for wrong in (-0.1, 1.0, float("nan")):
-        with pytest.raises(ValueError, match="give a probability below 1"):
-            bf.counterfactual_outcomes(log, model, target, negligible=wrong)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_draws_equal_their_slow_twin(problem, shared):
     model, behavior, target, log = problem
     noise = "shared" if shared else "fresh"
-    drawn = bf.sample_counterfactuals(
-        log, model, target, behavior=behavior, action_noise=noise, draws=3, seed=5, horizon=8
+    drawn = bf.Replay(log, model, target, behavior=behavior, action_noise=noise, horizon=8).draws(
+        3, seed=5
     )
     keys = episode_keys(5, log.id, "counterfactual")
     for i, episode in enumerate(reference_episodes(log)):
@@ -219,7 +208,7 @@ def test_icml2019_ends_equal_the_slow_twin():
     model = bf.fit_mdp(log, terminal="icml2019")
     target = bf.soften(bf.policy_iteration(model), 0.2)
     behavior = bf.estimate_behavior(log, terminal="icml2019")
-    result = bf.counterfactual_outcomes(log, model, target)
+    result = bf.Replay(log, model, target).outcomes()
     plain = reference_model(model)
     episodes = reference_episodes(log, "icml2019")
     some = [0, 1, 3, 14]
@@ -247,10 +236,8 @@ def sepsis():
 def test_draws_have_the_exact_law(problem):
     model, behavior, target, log = problem
     draws = 20_000
-    drawn = bf.sample_counterfactuals(
-        log, model, target, behavior=behavior, draws=draws, seed=1, horizon=6
-    )
-    exact = bf.counterfactual_outcomes(log, model, target, behavior=behavior, horizon=6)
+    drawn = bf.Replay(log, model, target, behavior=behavior, horizon=6).draws(draws, seed=1)
+    exact = bf.Replay(log, model, target, behavior=behavior, horizon=6).outcomes()
     size = exact.probability.shape[1]
     counts = np.stack([(drawn.outcome % size == o).sum(axis=1) for o in range(size)], axis=1)
     assert frequencies_agree(counts, exact.probability, draws)
@@ -258,10 +245,10 @@ def test_draws_have_the_exact_law(problem):
 
 def test_draws_of_another_policy_fail_that_check(problem):
     model, behavior, target, log = problem
-    drawn = bf.sample_counterfactuals(
-        log, model, target, behavior=behavior, action_noise="fresh", draws=20_000, horizon=6
+    drawn = bf.Replay(log, model, target, behavior=behavior, action_noise="fresh", horizon=6).draws(
+        20_000
     )
-    exact = bf.counterfactual_outcomes(log, model, target, behavior=behavior, horizon=6)
+    exact = bf.Replay(log, model, target, behavior=behavior, horizon=6).outcomes()
     counts = (drawn.outcome == 0).sum(axis=1)
     assert not frequencies_agree(counts, exact.probability[:, 0], 20_000)
 
@@ -269,7 +256,7 @@ def test_draws_of_another_policy_fail_that_check(problem):
 def test_every_draw_is_the_observed_episode_up_to_the_first_different_action(sepsis):
     log, model, target = sepsis
     softened = bf.soften(target, 0.3)
-    drawn = bf.sample_counterfactuals(log, model, softened, draws=20)
+    drawn = bf.Replay(log, model, softened).draws(20)
     shared_steps = 0
     for i, episode in enumerate(reference_episodes(log)):
         for states, actions in zip(drawn.state[i], drawn.action[i], strict=True):
@@ -284,7 +271,7 @@ def test_every_draw_is_the_observed_episode_up_to_the_first_different_action(sep
 
 def test_returns_of_draws_are_sums_of_their_rewards(problem):
     model, behavior, target, log = problem
-    drawn = bf.sample_counterfactuals(log, model, target, behavior=behavior, draws=2)
+    drawn = bf.Replay(log, model, target, behavior=behavior).draws(2)
     plain, episodes = reference_model(model), reference_episodes(log)
     for i in (0, 3):
         states, actions = drawn.state[i, 1], drawn.action[i, 1]
@@ -302,34 +289,32 @@ def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):
     target = bf.soften(target, 0.1)
     behavior = bf.estimate_behavior(log)
     one, two = (
-        bf.sample_counterfactuals(log, model, target, behavior=behavior, seed=9, threads=threads)
+        bf.Replay(log, model, target, behavior=behavior).draws(seed=9, threads=threads)
         for threads in (1, 2)
     )
     np.testing.assert_array_equal(one.state, two.state)
-    alone = bf.sample_counterfactuals(log.select([17]), model, target, behavior=behavior, seed=9)
+    alone = bf.Replay(log.select([17]), model, target, behavior=behavior).draws(seed=9)
     np.testing.assert_array_equal(alone.state[0], one.state[17])
     exact_one, exact_two = (
-        bf.counterfactual_outcomes(log, model, target, threads=threads) for threads in (1, 2)
+        bf.Replay(log, model, target).outcomes(threads=threads) for threads in (1, 2)
     )
     np.testing.assert_array_equal(exact_one.probability, exact_two.probability)
-    alone = bf.counterfactual_outcomes(log.select([17]), model, target, behavior=behavior)
+    alone = bf.Replay(log.select([17]), model, target, behavior=behavior).outcomes()
     np.testing.assert_array_equal(alone.probability[0], exact_one.probability[17])
 
 
 def test_more_draws_keep_the_first_ones(sepsis):
     log, model, target = sepsis
-    few, many = (bf.sample_counterfactuals(log, model, target, draws=d, seed=2) for d in (3, 7))
+    few, many = (bf.Replay(log, model, target).draws(d, seed=2) for d in (3, 7))
     np.testing.assert_array_equal(few.state, many.state[:, :3])
 
 
 def test_progress_reaches_the_number_of_episodes(sepsis):
     log, model, target = sepsis
-    for function in (bf.counterfactual_outcomes, bf.sample_counterfactuals):
+    for method in (bf.Replay.outcomes, bf.Replay.draws):
         calls = []
-        function(
-            log,
-            model,
-            target,
+        method(
+            bf.Replay(log, model, target),
             progress=lambda done, total, calls=calls: calls.append((done, total)),
         )
         assert calls[-1] == (200, 200)
@@ -351,9 +336,9 @@ def test_labels_carry_the_patient_over_where_states_are_disjoint():
     laws = []
     for labels in (None, [0, 0, 1, 1]):
         model = bf.TabularMDP.from_arrays(rows, labels=labels)
-        drawn = bf.sample_counterfactuals(
-            log, model, treat, behavior=np.full((4, 2), 0.5), draws=4000, continuation=False
-        )
+        drawn = bf.Replay(
+            log, model, treat, behavior=np.full((4, 2), 0.5), continuation=False
+        ).draws(4000)
         laws.append((drawn.state[0, :, 1] == 3).sum())
     assert frequencies_agree(np.array([laws[0]]), np.array([0.8]), 4000)
     assert laws[1] == 4000
@@ -371,15 +356,15 @@ def test_past_the_observed_end_the_model_takes_over():
     wait = np.array([[0.0, 1.0]])
     known = {"behavior": np.array([[0.5, 0.5]]), "horizon": 3}
     first = bf.counterfactual_distribution([0, 1], [0.5, 0.5], 1)[1]  # .5: q_k / p_k
-    result = bf.counterfactual_outcomes(log, model, wait, **known)
+    result = bf.Replay(log, model, wait, **known).outcomes()
     np.testing.assert_allclose(result.probability[0, 0], 1 - (1 - first) * 0.25, rtol=1e-14)
-    stopped = bf.counterfactual_outcomes(log, model, wait, continuation=False, **known)
+    stopped = bf.Replay(log, model, wait, continuation=False, **known).outcomes()
     np.testing.assert_allclose(stopped.probability[0, 0], first, rtol=1e-14)
 
 
 def test_a_horizon_shorter_than_an_episode_cuts_what_was_observed(problem):
     model, behavior, target, log = problem
-    result = bf.counterfactual_outcomes(log, model, target, behavior=behavior, horizon=2)
+    result = bf.Replay(log, model, target, behavior=behavior, horizon=2).outcomes()
     cut = log.lengths > 2
     assert cut.any()
     assert (result.episodes.outcome[cut] == -1).all()
@@ -388,7 +373,7 @@ def test_a_horizon_shorter_than_an_episode_cuts_what_was_observed(problem):
 
 def test_the_table_counts_every_episode_once(sepsis):
     log, model, target = sepsis
-    result = bf.counterfactual_outcomes(log, model, target)
+    result = bf.Replay(log, model, target).outcomes()
     observed = [(log.outcome == o).sum() for o in (0, 1, -1)]
     assert result.table().sum(axis=1).tolist() == observed
     np.testing.assert_allclose(result.table(expected=True).sum(axis=1), observed, rtol=1e-12)
@@ -397,7 +382,7 @@ def test_the_table_counts_every_episode_once(sepsis):
 
 def test_the_frame_has_a_row_for_each_episode(sepsis):
     log, model, target = sepsis
-    frame = bf.counterfactual_outcomes(log, model, target).frame()
+    frame = bf.Replay(log, model, target).outcomes().frame()
     assert list(frame.columns) == [
         "id",
         "length",
@@ -438,13 +423,13 @@ def test_a_transition_of_probability_zero_is_refused_with_its_place(sepsis):
     log, _, target = sepsis
     model = bf.fit_mdp(log.select(np.arange(100)))
     with pytest.raises(ValueError, match=r"episode 1\d\d, step \d+ goes from state \d+ by action"):
-        bf.counterfactual_outcomes(log, model, target)
+        bf.Replay(log, model, target).outcomes()
 
 
 def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=r"takes action \d in state \d+, which the behavior"):
-        bf.counterfactual_outcomes(log, model, target, behavior=target)
+        bf.Replay(log, model, target, behavior=target).outcomes()
 
 
 @pytest.mark.parametrize(
@@ -452,18 +437,31 @@ def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
     [
         ({"action_noise": "new"}, "'new'.*'shared', 'fresh'"),
         ({"horizon": 0}, "horizon 0"),
-        ({"threads": 0}, "threads 0"),
         ({"target": np.full((143, 8), 1 / 8)}, r"\(143, 8\), expected \(144, 8\)"),
         ({"target": np.full((144, 8), 0.1)}, "state 0 sums to 0.8"),
         ({"behavior": np.full((8, 144), 1 / 144)}, "behavior has shape"),
         ({"mechanism": "gumbel"}, "'gumbel'"),
     ],
 )
-@pytest.mark.parametrize("function", [bf.counterfactual_outcomes, bf.sample_counterfactuals])
-def test_bad_requests_are_refused(sepsis, function, arguments, message):
+def test_bad_questions_are_refused(sepsis, arguments, message):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=message):
-        function(log, model, **({"target": target} | arguments))
+        bf.Replay(log, model, **({"target": target} | arguments))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        bf.Replay.outcomes,
+        bf.Replay.steps,
+        bf.Replay.bounds,
+        bf.Replay.draws,
+        bf.Replay.fewest_changes,
+    ],
+)
+def test_no_threads_are_refused(sepsis, method):
+    with pytest.raises(ValueError, match="threads 0"):
+        method(bf.Replay(*sepsis), threads=0)
 
 
 @pytest.mark.parametrize(
@@ -471,19 +469,19 @@ def test_bad_requests_are_refused(sepsis, function, arguments, message):
 )
 def test_bad_draws_and_seeds_are_refused(sepsis, arguments, message):
     with pytest.raises(ValueError, match=message):
-        bf.sample_counterfactuals(*sepsis, **arguments)
+        bf.Replay(*sepsis).draws(**arguments)
 
 
 def test_a_bad_discount_is_refused(sepsis):
     with pytest.raises(ValueError, match=r"discount 1\.5"):
-        bf.counterfactual_outcomes(*sepsis, discount=1.5)
+        bf.Replay(*sepsis, discount=1.5)
 
 
 def test_episodes_of_another_kind_than_the_model_are_refused(sepsis):
     _, model, target = sepsis
     full = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 5)
     with pytest.raises(ValueError, match="1440 states"):
-        bf.counterfactual_outcomes(full, model, target)
+        bf.Replay(full, model, target).outcomes()
 
 
 # ------------------------------------------------------------------------- the step that matters

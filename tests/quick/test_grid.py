@@ -18,6 +18,7 @@ from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.run import audit_shards
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
+from butfor.log.grid import ADDED
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from tests.reference import grid as slow
@@ -447,24 +448,21 @@ def test_a_grid_in_shards_is_the_grid_in_memory(ward, tmp_path) -> None:
         audit_shards(parts, tmp_path / "median.toml", tmp_path / "other")
 
 
-def test_time_steps_are_compared_in_one_command(ward, tmp_path) -> None:
-    command = ["audit", str(ward / "log.csv"), "--study", str(ward / "study.toml")]
-    options = ["--models", "0", "--no-rehearsal", "--time-step", "2h, 8h"]
-    out = tmp_path / "grids"
-    done = CliRunner().invoke(app, [*command, "--out", str(out), *options])
-    assert done.exit_code == 0, done.output
-    assert "Mean return by time step" in done.output
-    table = pd.read_csv(out / "time-steps.csv").set_index("time_step")
+def test_another_time_step_takes_the_place_of_the_studys(ward) -> None:
+    added = {}
     for step in ("2h", "8h"):
-        audit = Audit.load(out / step)
-        known = audit_log(
+        audit = audit_log(
             ward / "log.csv", ward / "study.toml", models=0, rehearsal=False, time_step=step
         )
-        values = known.estimates.set_index("estimator")["value"]
-        assert table.loc[step, "CF"] == values["CF"]
-        assert table.loc[step, "decisions"] == known.meta.counts.steps == audit.meta.counts.steps
         assert audit.meta.made_by["time_step"] == step
-    assert table.loc["2h", "added"] > table.loc["8h", "added"]
-    done = CliRunner().invoke(app, [*command, "--out", str(out / "x"), "--time-step", "2h,2h"])
+        added[step] = audit.meta.problems.get(ADDED, 0)
+    assert added["2h"] > added["8h"]
+
+
+def test_several_time_steps_in_one_audit_are_refused_with_what_to_do(ward, tmp_path) -> None:
+    command = ["audit", str(ward / "log.csv"), "--study", str(ward / "study.toml")]
+    done = CliRunner().invoke(app, [*command, "--out", str(tmp_path), "--time-step", "2h,8h"])
     assert done.exit_code == 2
-    assert "list different time steps" in done.output
+    words = " ".join(done.output.split())
+    assert "--time-step 2h,8h: an audit has one time step; audit each into a folder" in words
+    assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import butfor as bf
+from butfor.loading import GONE
 
 SOURCE = Path(__file__).parents[2] / "src" / "butfor"
 
@@ -103,6 +104,18 @@ def test_public_names_exist_and_are_documented():
     assert set(bf.__all__) <= set(dir(bf))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = bf.nonsense
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_names_that_are_gone_say_what_to_write_instead(name):
+    assert name not in bf.__all__
+    words = re.escape(f"bf.{name} is gone; write {GONE[name]}")
+    with pytest.raises(ImportError, match=words):
+        getattr(bf, name)
+    with pytest.raises(ImportError, match=words):
+        exec(f"from butfor import {name}")
+    for package, found in re.findall(r"bf\.(?:(\w+)\.)?(\w+)", GONE[name]):
+        assert found in dir(getattr(bf, package) if package else bf)  # the new way exists
 
 
 def test_no_module_lies_loose_at_the_top_level():

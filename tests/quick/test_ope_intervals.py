@@ -166,14 +166,14 @@ def test_a_target_learned_from_the_log_has_no_interval_even_if_it_is_relearned(s
 def test_relearning_keeps_given_probabilities_draws_and_action_noise(near):
     log, model, target = near
     given = bf.estimate_behavior(log)[log.state, log.action] ** np.linspace(0.9, 1, len(log.state))
-    exact = bf.counterfactual_outcomes(log, model, target, action_noise="fresh")
+    exact = bf.Replay(log, model, target, action_noise="fresh").outcomes()
     frame = estimate_values(
         log,
         model,
         target,
         estimators=["PDIS", "CF", "CF (draws)"],
         behavior_probability=given,
-        draws=bf.sample_counterfactuals(log, model, target, action_noise="fresh"),
+        draws=bf.Replay(log, model, target, action_noise="fresh").draws(),
         counterfactuals=exact,
         learn=keep(target),
         relearn=True,
@@ -181,9 +181,9 @@ def test_relearning_keeps_given_probabilities_draws_and_action_noise(near):
     ).set_index("estimator")
     index = np.repeat(np.arange(len(log)), resample_weights(len(log), 1, 0)[0].astype(int))
     again, refit = log.select(index), bf.fit_mdp(log.select(index))
-    fresh = bf.counterfactual_outcomes(again, refit, target, action_noise="fresh")
+    fresh = bf.Replay(again, refit, target, action_noise="fresh").outcomes()
     assert frame.loc["CF", "low"] == pytest.approx(fresh.expected_return.mean())
-    drawn = bf.sample_counterfactuals(again, refit, target, action_noise="fresh")
+    drawn = bf.Replay(again, refit, target, action_noise="fresh").draws()
     assert frame.loc["CF (draws)", "low"] == pytest.approx(drawn.returns().mean())
     rows = np.concatenate([np.arange(log.offsets[i], log.offsets[i + 1]) for i in index])
     sample = ask(again, refit, target, behavior_probability=given[rows])
@@ -242,7 +242,7 @@ def test_cross_fitting_judges_each_half_by_the_target_of_the_other(sepsis, monke
             by_state = state_values(model, target, horizon=20, discount=0.97)
             value = by_state[half.first_state].mean()
             assert result.model_based[split, mine] == pytest.approx(value, abs=1e-12)
-            outcomes = bf.counterfactual_outcomes(half, model, target, discount=0.97)
+            outcomes = bf.Replay(half, model, target, discount=0.97).outcomes()
             if split == 0:  # in other splits no episode is replayed
                 added.append(outcomes.expected_return.mean() - value)
     np.testing.assert_allclose(
@@ -317,7 +317,7 @@ def test_support_in_the_same_pass_is_that_of_a_pass_of_its_own(unseen, horizon, 
     mass = bf.Replay(log, model, target, **options).support()  # without outcomes: its own pass
     assert mass.max() > 0.01
     plain = replace(model, unseen=np.zeros_like(model.unseen))  # nothing to be marked
-    alone = bf.counterfactual_outcomes(log, plain, target, discount=0.9, **options)
+    alone = bf.Replay(log, plain, target, discount=0.9, **options).outcomes()
     together = bf.Replay(log, model, target, discount=0.9, **options).compute()
     asked = bf.Replay(log, model, target, discount=0.9, **options)
     for replay in (together, asked):
@@ -331,7 +331,7 @@ def test_support_in_the_same_pass_is_that_of_a_pass_of_its_own(unseen, horizon, 
             counterfactuals.expected_return, alone.expected_return, atol=1e-12
         )
         assert counterfactuals.outcome_names == alone.outcome_names
-    walked = bf.walk_through(log, model, target, **options)
+    walked = bf.Replay(log, model, target, **options).steps()
     for name in ("influence", "mass", "earned", "evidence", "thin", "other", "apart"):
         np.testing.assert_array_equal(getattr(together.steps(), name), getattr(walked, name))
 
@@ -355,7 +355,7 @@ def test_where_every_pair_was_seen_nothing_is_unsupported():
     assert not model.unseen.any()
     replay = bf.Replay(log, model, target).compute()
     assert not replay.support().any()
-    alone = bf.counterfactual_outcomes(log, model, target)
+    alone = bf.Replay(log, model, target).outcomes()
     np.testing.assert_array_equal(replay.outcomes().probability, alone.probability)
 
 

@@ -249,8 +249,8 @@ def test_bad_requests_are_refused(sepsis, arguments, message):
 def test_counterfactuals_and_draws_of_something_else_are_refused(sepsis):
     log, model, target = sepsis
     part = log.select(np.arange(10))
-    exact = bf.counterfactual_outcomes(part, model, target)
-    drawn = bf.sample_counterfactuals(part, model, target, horizon=7)
+    exact = bf.Replay(part, model, target).outcomes()
+    drawn = bf.Replay(part, model, target, horizon=7).draws()
     with pytest.raises(ValueError, match="the draws are of 10 episodes that differ"):
         EpisodeColumns(bf.Replay(log, model, target), draws=drawn)
     with pytest.raises(ValueError, match="the counterfactuals are of 10 episodes"):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.replay.labels import compare_labels
 from tests.hidden import OUTCOMES, random_agents, random_pomdp
 from tests.support import labelled_model
 
@@ -95,14 +94,14 @@ def test_policies_for_other_models_are_refused():
     model, log = made(), log_of([0, 1], [1, 1])
     unknown = bf.hidden.FiniteController.from_arrays([[1.0]], [[0, 0, 0]])
     with pytest.raises(ValueError, match="has 3 observations, the model 2"):
-        bf.counterfactual_outcomes(log, model, unknown)
+        bf.Replay(log, model, unknown).outcomes()
     more = bf.hidden.FiniteController.from_arrays([[0.5, 0.5]], [[0, 0]])
     with pytest.raises(ValueError, match="the controller has 2 actions, the model 1"):
-        bf.counterfactual_outcomes(log, model, more)
+        bf.Replay(log, model, more).outcomes()
     with pytest.raises(ValueError, match="give LatentPolicy"):
-        bf.counterfactual_outcomes(log, model, np.ones((3, 1)))
+        bf.Replay(log, model, np.ones((3, 1))).outcomes()
     with pytest.raises(ValueError, match="target on hidden states has shape"):
-        bf.counterfactual_outcomes(log, model, bf.hidden.LatentPolicy(np.ones((2, 1))))
+        bf.Replay(log, model, bf.hidden.LatentPolicy(np.ones((2, 1)))).outcomes()
     policy = bf.hidden.BeliefPolicy(lambda beliefs: np.ones((len(beliefs), 2)))
     with pytest.raises(ValueError, match="returned shape"):
         bf.hidden.simulate_pomdp(model, policy, 3, horizon=2)
@@ -128,7 +127,7 @@ def test_hidden_policies_need_a_hidden_state():
     model = bf.TabularMDP.from_arrays(np.full((2, 1, 4), 0.25), outcomes=log.outcomes)
     for policy in (bf.hidden.LatentPolicy(np.ones((2, 1))), bf.hidden.BeliefPolicy(lambda b: b)):
         with pytest.raises(ValueError, match="needs a TabularPOMDP"):
-            bf.counterfactual_outcomes(log, model, policy)
+            bf.Replay(log, model, policy).outcomes()
 
 
 def test_an_impossible_episode_is_an_error_that_names_the_step():
@@ -136,10 +135,10 @@ def test_an_impossible_episode_is_an_error_that_names_the_step():
     target = np.ones((2, 1))
     never = log_of([0, 1, 0], [1, 0, 0], id=["stay 7"])  # from observation 1, state 1, never back
     possible = log_of([0, 0, 1], [0, 1, 1])
-    bf.counterfactual_outcomes(possible, model, target)
+    bf.Replay(possible, model, target).outcomes()
     only = made(emission=[0, 1, -1])
     with pytest.raises(ValueError, match=r"episode stay 7, step 2: .* observation 0 after act"):
-        bf.counterfactual_outcomes(never, only, target)
+        bf.Replay(never, only, target).outcomes()
     ended = log_of([0], [0], outcome=[1], reward=[1.0])
     first = made(initial=[1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match=r"step 1: .* outcome 'home'"):
@@ -159,10 +158,10 @@ def test_actions_that_a_behavior_never_takes_are_refused():
     )
     never = np.array([[1.0, 0.0], [0.5, 0.5]])
     with pytest.raises(ValueError, match="episode 0, step 0 takes action 1, which the behavior"):
-        bf.counterfactual_outcomes(log, model, agents["seen"], behavior=never)
+        bf.Replay(log, model, agents["seen"], behavior=never).outcomes()
     latent = bf.hidden.LatentPolicy(np.tile([1.0, 0.0], (model.n_states, 1)))
     with pytest.raises(ValueError, match=r"step 0: .* action 1 of a behavior that sees the state"):
-        bf.counterfactual_outcomes(log, model, agents["seen"], behavior=latent)
+        bf.Replay(log, model, agents["seen"], behavior=latent).outcomes()
 
 
 def test_logs_of_another_kind_are_refused():
@@ -176,7 +175,7 @@ def test_mechanisms_that_kernels_do_not_know_are_refused():
             return counterfactual
 
     with pytest.raises(ValueError, match="a mechanism with a method `coupling`"):
-        bf.counterfactual_outcomes(log_of([0], [1]), made(), np.ones((2, 1)), mechanism=Own())
+        bf.Replay(log_of([0], [1]), made(), np.ones((2, 1)), mechanism=Own()).outcomes()
 
 
 def test_estimators_by_weighting_are_refused_where_the_state_is_hidden():
@@ -197,8 +196,7 @@ def test_models_of_the_other_kind_are_refused_by_name():
     for call in (
         lambda: bf.policy_iteration(hidden),
         lambda: bf.policy_value(hidden, one, horizon=2),
-        lambda: bf.fewest_changes(log, hidden),
-        lambda: compare_labels(bf.Replay(log, hidden, one), [0, 1]),
+        lambda: bf.Replay(log, hidden, one).mdp,
     ):
         with pytest.raises(ValueError, match="a TabularPOMDP, expected a TabularMDP"):
             call()
@@ -210,7 +208,7 @@ def test_models_of_the_other_kind_are_refused_by_name():
         with pytest.raises(ValueError, match="a TabularMDP, expected a TabularPOMDP"):
             call()
     with pytest.raises(ValueError, match="behavior is a str; give an array"):
-        bf.counterfactual_outcomes(log, hidden, one, behavior="clinician")
+        bf.Replay(log, hidden, one, behavior="clinician").outcomes()
 
 
 def test_arguments_that_mean_nothing_with_a_hidden_state_are_refused():
@@ -225,7 +223,7 @@ def test_arguments_that_mean_nothing_with_a_hidden_state_are_refused():
         bf.estimate_values(log, model, target, resamples=-3)
     swapped = log_of([0, 1], [1, 1], outcomes=OUTCOMES[::-1])
     with pytest.raises(ValueError, match="outcomes of the log are home, death"):
-        bf.counterfactual_outcomes(swapped, model, target)
+        bf.Replay(swapped, model, target).outcomes()
 
 
 def test_a_model_too_large_is_refused_before_memory_is_taken():

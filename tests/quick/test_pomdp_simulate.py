@@ -136,7 +136,7 @@ def test_the_tiger_under_the_careful_controller_is_worth_what_its_chain_says():
     assert bf.hidden.pomdp_value(model, careful(), horizon=12) == pytest.approx(
         tiger_value(0, 12), abs=1e-12
     )
-    same = bf.counterfactual_outcomes(log, model, careful(), behavior=careful())
+    same = bf.Replay(log, model, careful(), behavior=careful()).outcomes()
     np.testing.assert_allclose(same.expected_return, log.returns(), atol=1e-9)
 
 

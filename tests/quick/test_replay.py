@@ -82,7 +82,6 @@ def test_a_probability_that_cannot_be_is_refused_with_its_row(question):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda replay: replay.outcomes(negligible=1.0), r"negligible 1\.0"),
         (lambda replay: replay.draws(0), "draws 0"),
         (lambda replay: replay.fewest_changes(-1), "changes -1"),
         (lambda replay: replay.outcomes(threads=0), "threads 0"),
@@ -150,9 +149,6 @@ def test_a_question_is_freed_as_soon_as_nobody_asks_it(kind, request):
 
 def test_other_ways_to_ask_are_other_answers(question):
     replay = bf.Replay(*question)
-    assert replay.outcomes(negligible=1e-3) is not replay.outcomes()
-    assert replay.outcomes().left_out is None
-    assert replay.outcomes(negligible=1e-3).left_out is not None
     assert replay.steps(probability=True) is not replay.steps()
 
 
@@ -277,29 +273,6 @@ def test_probabilities_travel_with_the_log(question):
     assert other.log.behavior_probability is None
 
 
-# -------------------------------------------------------------------------- one-line functions
-
-
-def test_one_line_functions_are_the_methods(question):
-    log, model, _ = question
-    replay = bf.Replay(*question, **OPTIONS)
-    found = bf.counterfactual_outcomes(*question, **OPTIONS)
-    assert_same(found, replay.outcomes(), ("probability", "expected_return"))
-    drawing = {name: value for name, value in OPTIONS.items() if name != "discount"}
-    drawn = bf.sample_counterfactuals(*question, draws=3, seed=2, **drawing)
-    assert_same(drawn, replay.draws(3, seed=2), ("state", "action", "reward"))
-    bounding = {name: value for name, value in OPTIONS.items() if name != "mechanism"}
-    bounds = bf.counterfactual_bounds(*question, **bounding)
-    assert_same(bounds, replay.bounds(), ("expected_return", "probability"))
-    walking = {name: OPTIONS[name] for name in ("mechanism", "action_noise", "horizon")}
-    walked = bf.walk_through(*question, probability=True, **walking)
-    asked = bf.Replay(*question, **walking).steps(probability=True)
-    assert_same(walked, asked, (*STEPS, "probability"))
-    changes = bf.fewest_changes(log, model, changes=2, discount=0.9)
-    again = bf.Replay(*question, discount=0.9).fewest_changes(2)
-    assert_same(changes, again, ("value", "probability", "changed"))
-
-
 def test_functions_take_a_question_or_what_it_is_made_of(question):
     asked = bf.Replay(*question, **{n: v for n, v in OPTIONS.items() if n != "continuation"})
     loose = {name: OPTIONS[name] for name in ("mechanism", "action_noise", "horizon")}
@@ -348,8 +321,6 @@ def test_with_a_hidden_state_what_has_no_meaning_is_refused(hidden):
         bf.Replay(*hidden, behavior_probability=np.full(len(log.state), 0.5))
     with pytest.raises(ValueError, match="counts: with a hidden state they follow from"):
         bf.Replay(*hidden, counts=np.full((2, 2), 100))
-    with pytest.raises(ValueError, match="negligible: not available with a hidden state"):
-        replay.outcomes(negligible=1e-6)
     with pytest.raises(ValueError, match="fewest_changes: not available with a hidden state"):
         replay.fewest_changes(1)
     with pytest.raises(ValueError, match="values of states are not available"):

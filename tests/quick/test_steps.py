@@ -10,7 +10,7 @@ from butfor import kernels
 from butfor.kernels import chain
 from butfor.kernels.evidence import weighted_median
 from butfor.models.policies import action_counts
-from butfor.replay.functions import walk_through
+from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
 from tests.grids import few
 from tests.hidden import random_pomdp
@@ -74,7 +74,7 @@ def test_one_step_under_another_action_has_the_total_variation_of_its_rows():
     # p = (.5, .4, .1), q = (.1, .4, .5), the first seen: K = (.2, .229, .571), so that
     # TV(K, q) = (|.2 - .1| + |.229 - .4| + |.571 - .5|) / 2 = .171 = .4 - .229, all of it one way.
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=0)
-    result = walk_through(log, model, [[0.0, 1.0]], behavior=EVEN)
+    result = Replay(log, model, [[0.0, 1.0]], behavior=EVEN).steps()
     law = bf.counterfactual_distribution([0.5, 0.4, 0.1], [0.1, 0.4, 0.5], observed=0)
     np.testing.assert_allclose(result.influence, [[0.4 - law[1]]], atol=1e-14)
     np.testing.assert_allclose(result.influence, [[0.171]], atol=5e-4)
@@ -82,7 +82,7 @@ def test_one_step_under_another_action_has_the_total_variation_of_its_rows():
 
 def test_the_same_action_in_the_same_state_has_influence_one_less_its_probability():
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=2)
-    result = walk_through(log, model, [[1.0, 0.0]], behavior=EVEN)
+    result = Replay(log, model, [[1.0, 0.0]], behavior=EVEN).steps()
     np.testing.assert_allclose(result.influence, [[0.9]], atol=1e-15)
 
 
@@ -91,7 +91,7 @@ def test_mass_and_earnings_go_on_by_the_model_past_the_observed_end():
     # the influence is 0. The state is left with chance .5 a step: mass 1, .5, .25, and each step
     # earns |-1| or |+1| with chance .5 of that mass.
     log, model = one_step([[0.0, 1.0, 0.0], [0.5, 0.25, 0.25]], seen=1, horizon=3)
-    result = walk_through(log, model, [[0.0, 1.0]], behavior=EVEN)
+    result = Replay(log, model, [[0.0, 1.0]], behavior=EVEN).steps()
     np.testing.assert_allclose(result.influence, [[0, 0, 0]], atol=1e-15)
     np.testing.assert_allclose(result.mass, [[1, 0.5, 0.25]], atol=1e-15)
     np.testing.assert_allclose(result.earned, [[0.5, 0.25, 0.125]], atol=1e-15)
@@ -126,7 +126,7 @@ def test_it_dies_after_the_last_step_that_is_not_negligible():
 def test_target_equal_to_behavior_walks_the_observed_path(problem):
     # the counterfactual is the episode itself: every observed step has influence 1 - P(observed)
     model, behavior, _, log = problem
-    result = walk_through(log, model, behavior, behavior=behavior, horizon=8)
+    result = Replay(log, model, behavior, behavior=behavior, horizon=8).steps()
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log)):
         steps = zip(*episode[:3], strict=True)
@@ -142,14 +142,14 @@ def test_target_equal_to_behavior_walks_the_observed_path(problem):
 def test_disjoint_supports_have_no_influence():
     # under action 1 nothing can happen that could happen under action 0: K = q
     log, model = one_step([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], seen=0)
-    result = walk_through(log, model, [[0.0, 1.0]], behavior=EVEN)
+    result = Replay(log, model, [[0.0, 1.0]], behavior=EVEN).steps()
     assert result.influence.max() == 0
     assert (result.other.sum(), result.apart.sum(), result.share_apart) == (1, 1, 1)
 
 
 def test_no_pair_of_rows_is_met_where_the_counterfactual_is_the_episode():
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=2)
-    result = walk_through(log, model, [[1.0, 0.0]], behavior=EVEN)
+    result = Replay(log, model, [[1.0, 0.0]], behavior=EVEN).steps()
     assert result.other.sum() == 0
     assert np.isnan(result.share_apart)
 
@@ -160,12 +160,12 @@ def test_a_deterministic_model_has_no_influence_anywhere():
     model = bf.TabularMDP.from_arrays(rows, outcomes=[bf.Outcome("a", 0.0), bf.Outcome("b", 1.0)])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     log = vary_rewards(simulate_log(generator, model, behavior, 20, 5))
-    assert walk_through(log, model, target, behavior=behavior).influence.max() == 0
+    assert Replay(log, model, target, behavior=behavior).steps().influence.max() == 0
 
 
 def test_influence_is_a_probability_and_ends_with_the_observed_episode(sepsis):
     log, model, target = sepsis
-    result = walk_through(log, model, bf.soften(target, 0.1))
+    result = Replay(log, model, bf.soften(target, 0.1)).steps()
     assert (result.influence >= 0).all()
     assert (result.influence <= 1).all()
     assert (result.influence[np.arange(20) >= log.lengths[:, None]] == 0).all()
@@ -178,8 +178,8 @@ def test_influence_is_a_probability_and_ends_with_the_observed_episode(sepsis):
 def test_what_is_earned_adds_up_to_the_outcomes_that_are_reached(sepsis):
     # both outcomes of sepsis have a reward of size one, and nothing else has any
     log, model, target = sepsis
-    exact = bf.counterfactual_outcomes(log, model, target)
-    result = walk_through(log, model, target)
+    exact = bf.Replay(log, model, target).outcomes()
+    result = Replay(log, model, target).steps()
     np.testing.assert_allclose(
         result.earned.sum(axis=1), exact.probability[:, :-1].sum(axis=1), atol=1e-12
     )
@@ -193,9 +193,9 @@ def test_what_is_earned_adds_up_to_the_outcomes_that_are_reached(sepsis):
 def test_influence_equals_its_slow_twin(problem, shared, horizon):
     model, behavior, target, log = problem
     noise = "shared" if shared else "fresh"
-    result = walk_through(
+    result = Replay(
         log, model, target, behavior=behavior, action_noise=noise, horizon=horizon
-    )
+    ).steps()
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log.truncate(horizon))):
         twin = reference.influence(
@@ -215,15 +215,9 @@ def test_influence_equals_its_slow_twin(problem, shared, horizon):
 def test_evidence_and_probabilities_equal_their_slow_twin(problem, shared, horizon):
     model, behavior, target, log = problem
     noise = "shared" if shared else "fresh"
-    result = walk_through(
-        log,
-        model,
-        target,
-        behavior=behavior,
-        action_noise=noise,
-        horizon=horizon,
-        probability=True,
-    )
+    result = Replay(
+        log, model, target, behavior=behavior, action_noise=noise, horizon=horizon
+    ).steps(probability=True)
     plain = reference_model(model)
     cut = log.truncate(horizon)
     whole = reference_episodes(log)
@@ -244,9 +238,9 @@ def test_evidence_and_probabilities_equal_their_slow_twin(problem, shared, horiz
             dense = np.zeros(result.probability.shape[2])
             dense[list(place)] = list(place.values())
             np.testing.assert_allclose(result.probability[i, t], dense, atol=1e-12)
-    exact = bf.counterfactual_outcomes(
+    exact = bf.Replay(
         log, model, target, behavior=behavior, action_noise=noise, horizon=horizon
-    )
+    ).outcomes()
     ends = result.probability[:, -1, model.n_states :]
     np.testing.assert_allclose(ends, exact.probability[:, :-1], atol=1e-12)
 
@@ -265,20 +259,22 @@ def test_similar_past_cases_leave_the_episode_itself_out():
         actions=2,
         horizon=1,
     )
-    result = walk_through(log, bf.fit_mdp(log), [[1.0, 0.0]])
+    result = Replay(log, bf.fit_mdp(log), [[1.0, 0.0]]).steps()
     assert result.evidence.tolist() == [[1.0], [1.0], [2.0]]
     assert result.evidence_min.tolist() == [1.0, 1.0, 2.0]
     assert result.thin_share.tolist() == [1.0, 1.0, 1.0]
-    alone = walk_through(log.select([2]), bf.fit_mdp(log), [[1.0, 0.0]], counts=action_counts(log))
+    alone = Replay(
+        log.select([2]), bf.fit_mdp(log), [[1.0, 0.0]], counts=action_counts(log)
+    ).steps()
     assert alone.evidence.tolist() == [[2.0]]
 
 
 def test_counts_that_are_not_those_of_the_whole_log_are_refused():
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=0)
     with pytest.raises(ValueError, match=r"expected whole numbers of shape \(1, 2\)"):
-        walk_through(log, model, [[0.0, 1.0]], counts=np.zeros((3, 2), int))
+        Replay(log, model, [[0.0, 1.0]], counts=np.zeros((3, 2), int)).steps()
     with pytest.raises(ValueError, match="0 at state 0, action 0, but these episodes alone have 1"):
-        walk_through(log, model, [[0.0, 1.0]], counts=np.zeros((1, 2), int))
+        Replay(log, model, [[0.0, 1.0]], counts=np.zeros((1, 2), int)).steps()
 
 
 def test_steps_with_little_mass_do_not_count_for_the_least_evidence():
@@ -302,7 +298,7 @@ def test_icml2019_ends_equal_the_slow_twin():
     model = bf.fit_mdp(log, terminal="icml2019")
     target = bf.soften(bf.policy_iteration(model), 0.2)
     behavior = bf.estimate_behavior(log, terminal="icml2019")
-    result = walk_through(log, model, target)
+    result = Replay(log, model, target).steps()
     plain = reference_model(model)
     episodes = reference_episodes(log, "icml2019")
     some = [1, 3, 14]
@@ -319,25 +315,19 @@ def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):
     log, model, target = sepsis
     behavior = bf.estimate_behavior(log)
     one, two = (
-        walk_through(
-            log,
-            model,
-            bf.soften(target, 0.1),
-            behavior=behavior,
-            probability=True,
-            threads=threads,
+        Replay(log, model, bf.soften(target, 0.1), behavior=behavior).steps(
+            probability=True, threads=threads
         )
         for threads in (1, 2)
     )
     assert_same(one, two, STEPS)
-    alone = walk_through(
+    alone = Replay(
         log.select([17]),
         model,
         bf.soften(target, 0.1),
         behavior=behavior,
         counts=action_counts(log),
-        probability=True,
-    )
+    ).steps(probability=True)
     for name in STEPS:
         np.testing.assert_array_equal(getattr(alone, name)[0], getattr(one, name)[17], name)
 
@@ -361,11 +351,11 @@ def test_one_pass_finds_what_two_do_bit_for_bit(problem, shared, horizon):
     }
     replay = bf.Replay(log, model, target, discount=0.9, **options).compute()
     result, steps = replay.outcomes(), replay.steps()
-    alone = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
+    alone = bf.Replay(log, model, target, discount=0.9, **options).outcomes()
     assert_same(result, alone, ("probability", "expected_return", "observed_return"))
     assert (result.horizon, result.discount) == (horizon, 0.9)
-    assert_same(steps, walk_through(log, model, target, **options), STEPS[:-1])
-    placed = walk_through(log, model, target, probability=True, **options)
+    assert_same(steps, Replay(log, model, target, **options).steps(), STEPS[:-1])
+    placed = Replay(log, model, target, **options).steps(probability=True)
     assert_same(steps, placed, STEPS[:-1])
     np.testing.assert_allclose(placed.probability.sum(axis=2), 1.0, atol=1e-12)
 
@@ -376,9 +366,9 @@ def test_where_the_state_is_hidden_both_are_returned_too():
     target = np.array([[0.9, 0.1], [0.2, 0.8]])
     replay = bf.Replay(log, model, target, discount=0.9).compute()
     result, steps = replay.outcomes(), replay.steps()
-    alone = bf.counterfactual_outcomes(log, model, target, discount=0.9)
+    alone = bf.Replay(log, model, target, discount=0.9).outcomes()
     assert_same(result, alone, ("probability", "expected_return"))
-    assert_same(steps, walk_through(log, model, target), STEPS[:-1])
+    assert_same(steps, Replay(log, model, target).steps(), STEPS[:-1])
 
 
 @pytest.mark.parametrize("bytes_kept", [0, 5000])
@@ -387,12 +377,12 @@ def test_results_do_not_depend_on_the_rows_that_are_kept(sepsis, monkeypatch, by
     soft = bf.soften(target, 0.1)
     twice = log.select(np.tile(np.arange(100), 2))  # so that rows are asked for again
     found = [bf.Replay(twice, model, soft).compute()]
-    changes = [bf.fewest_changes(twice, model, changes=1)]
-    draws = [bf.sample_counterfactuals(twice, model, soft)]
+    changes = [bf.Replay(twice, model, soft).fewest_changes(1)]
+    draws = [bf.Replay(twice, model, soft).draws()]
     monkeypatch.setattr(chain, "MOST_KEPT", bytes_kept)
     found.append(bf.Replay(twice, model, soft).compute(threads=1))
-    changes.append(bf.fewest_changes(twice, model, changes=1, threads=1))
-    draws.append(bf.sample_counterfactuals(twice, model, soft, threads=1))
+    changes.append(bf.Replay(twice, model, soft).fewest_changes(1, threads=1))
+    draws.append(bf.Replay(twice, model, soft).draws(threads=1))
     assert_same(found[0].outcomes(), found[1].outcomes(), ("probability", "expected_return"))
     assert_same(found[0].steps(), found[1].steps(), STEPS)
     assert_same(*changes, ("value", "probability", "changed"))
@@ -418,7 +408,7 @@ def expected_with(engine, work):
     values, outcomes = engine.values
     probability = np.zeros((1, outcomes.shape[2]))
     judged = kernels.Judged(engine.discounts, values, outcomes, probability, np.zeros(1))
-    kernels.exact_outcomes(0, 1, engine.problem, work, judged, kernels.Rare(0.0, np.zeros(1)))
+    kernels.exact_outcomes(0, 1, engine.problem, work, judged, 0.0)
     return probability
 
 
@@ -439,13 +429,13 @@ def test_a_transition_of_probability_zero_is_refused_with_its_place(sepsis):
     log, _, target = sepsis
     model = bf.fit_mdp(log.select(np.arange(100)))
     with pytest.raises(ValueError, match=r"episode 1\d\d, step \d+ goes from state \d+ by action"):
-        walk_through(log, model, target)
+        Replay(log, model, target).steps()
 
 
 def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=r"takes action \d in state \d+, which the behavior"):
-        walk_through(log, model, target, behavior=target)
+        Replay(log, model, target, behavior=target).steps()
 
 
 @pytest.mark.parametrize(
@@ -453,7 +443,6 @@ def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
     [
         ({"action_noise": "new"}, "'new'.*'shared', 'fresh'"),
         ({"horizon": 0}, "horizon 0"),
-        ({"threads": 0}, "threads 0"),
         ({"target": np.full((143, 8), 1 / 8)}, r"\(143, 8\), expected \(144, 8\)"),
         ({"behavior": np.full((8, 144), 1 / 144)}, "behavior has shape"),
     ],
@@ -461,4 +450,4 @@ def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
 def test_bad_requests_are_refused(sepsis, arguments, message):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=message):
-        walk_through(log, model, **({"target": target} | arguments))
+        Replay(log, model, **{"target": target} | arguments)

@@ -15,7 +15,7 @@ def outcomes_by_model(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return outcome probabilities [n, O + 1, B] and expected returns [n, B]."""
     results = [
-        bf.counterfactual_outcomes(log, drawn.model(b), target, **options)
+        bf.Replay(log, drawn.model(b), target, **options).outcomes()
         for b in range(drawn.probability.shape[1])
     ]
     masses = np.stack([result.probability for result in results], axis=-1)

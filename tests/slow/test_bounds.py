@@ -54,14 +54,14 @@ def mechanisms(size):
     ],
 )
 def test_worked_example(outcome, any_one, stable):
-    found = bf.row_bounds(P, Q, 0, np.eye(3)[outcome])
+    found = bf.mechanisms.row_bounds(P, Q, 0, np.eye(3)[outcome])
     np.testing.assert_allclose(found.any, any_one, atol=1e-15)
     np.testing.assert_allclose(found.stable, stable, atol=1e-15)
 
 
 def test_entries_of_one_ratio_hand_nothing_to_each_other():
     # q / p is (1/2, 1/2, 2): given the first, the second may not take over, though it has room
-    found = bf.row_bounds([1 / 3] * 3, [1 / 6, 1 / 6, 2 / 3], [0, 0, 0], np.eye(3))
+    found = bf.mechanisms.row_bounds([1 / 3] * 3, [1 / 6, 1 / 6, 2 / 3], [0, 0, 0], np.eye(3))
     assert found.stable.shape == (3, 2)
     np.testing.assert_allclose(found.stable, [[0.5, 0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
     np.testing.assert_allclose(found.any, [[0, 0.5], [0, 0.5], [0, 1]], atol=1e-15)
@@ -108,7 +108,7 @@ def test_rows_equal_the_program_over_all_couplings(kind, count):
     rows = [random_rows(kind, generator) for _ in range(count)]
     expected = reference.row_bounds(rows)
     for row, (any_one, stable) in zip(rows, expected, strict=True):
-        found = bf.row_bounds(*row)
+        found = bf.mechanisms.row_bounds(*row)
         np.testing.assert_allclose(found.any, any_one, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(found.stable, stable, rtol=1e-9, atol=1e-9)
 
@@ -120,7 +120,7 @@ def test_every_mechanism_lies_inside_down_to_the_rarest_probabilities(pair):
     size = len(p)
     possible = np.flatnonzero(p > 0)
     for outcome in range(size):
-        found = bf.row_bounds(p, q, possible, np.eye(size)[outcome])
+        found = bf.mechanisms.row_bounds(p, q, possible, np.eye(size)[outcome])
         # what is off by rounding is the probability of both outcomes together
         slack = 8 * size * EPSILON / p[possible]
         for mechanism, stable in mechanisms(size):
@@ -136,13 +136,13 @@ def test_every_mechanism_lies_inside_down_to_the_rarest_probabilities(pair):
 def test_limits_lost_in_rounding_do_not_let_an_outcome_take_more_than_it_has():
     # half of the first stays, half goes to the third; the second, tied with it, is 1e82 times
     # larger, so that what the first has to send up is lost beside what the second has to
-    found = bf.row_bounds([5e-83, 1.0, 0.0], [2.5e-83, 0.5, 0.5], [0, 0, 0], np.eye(3))
+    found = bf.mechanisms.row_bounds([5e-83, 1.0, 0.0], [2.5e-83, 0.5, 0.5], [0, 0, 0], np.eye(3))
     np.testing.assert_allclose(found.stable, [[0.5, 0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
 
 
 def test_the_same_row_leaves_nothing_open_to_stable_mechanisms():
     value = [3.0, -1.0, 2.0]
-    found = bf.row_bounds(P, P, [0, 1, 2], value)
+    found = bf.mechanisms.row_bounds(P, P, [0, 1, 2], value)
     np.testing.assert_array_equal(found.stable, np.array([value, value]).T)
     assert (found.any[:, 0] < found.any[:, 1]).all()
 
@@ -151,9 +151,9 @@ def test_many_rows_equal_one_at_a_time():
     generator = np.random.default_rng(1)
     p, q = generator.dirichlet(np.ones(60), (2, 20))  # long enough for the other sort
     k, value = generator.integers(0, 60, 20), generator.normal(size=(20, 60))
-    many = bf.row_bounds(p, q, k, value)
+    many = bf.mechanisms.row_bounds(p, q, k, value)
     for i in range(20):
-        one = bf.row_bounds(p[i], q[i], int(k[i]), value[i])
+        one = bf.mechanisms.row_bounds(p[i], q[i], int(k[i]), value[i])
         np.testing.assert_array_equal(many.any[i], one.any)
         np.testing.assert_array_equal(many.stable[i], one.stable)
     expected = np.array(reference.row_bounds([(p[i], q[i], int(k[i]), value[i]) for i in range(4)]))
@@ -175,14 +175,14 @@ def test_many_rows_equal_one_at_a_time():
 )
 def test_a_bad_value_is_refused(value, message):
     with pytest.raises(ValueError, match=message):
-        bf.row_bounds(P, Q, 0, value)
+        bf.mechanisms.row_bounds(P, Q, 0, value)
 
 
 def test_bad_rows_are_refused():
     with pytest.raises(ValueError, match="sums to"):
-        bf.row_bounds([0.5, 0.4], [0.5, 0.5], 0, [0, 1])
+        bf.mechanisms.row_bounds([0.5, 0.4], [0.5, 0.5], 0, [0, 1])
     with pytest.raises(ValueError, match="observed outcome 1 has probability 0"):
-        bf.row_bounds([1.0, 0.0], [0.5, 0.5], 1, [0, 1])
+        bf.mechanisms.row_bounds([1.0, 0.0], [0.5, 0.5], 1, [0, 1])
 
 
 # --------------------------------------------------------------------------------------- episodes
@@ -246,10 +246,10 @@ def check_nested(found):
 def test_every_mechanism_lies_inside_the_bounds_of_episodes(problem, options):
     model, behavior, target, log = problem
     known = {"behavior": behavior, **options}
-    found = bf.counterfactual_bounds(log, model, target, **known)
+    found = bf.Replay(log, model, target, **known).bounds()
     check_nested(found)
     for mechanism, stable in mechanisms(int(model.labels.max()) + 1):
-        exact = bf.counterfactual_outcomes(log, model, target, mechanism=mechanism, **known)
+        exact = bf.Replay(log, model, target, mechanism=mechanism, **known).outcomes()
         check_inside(found, exact, stable)
     np.testing.assert_array_equal(found.observed_return, exact.observed_return)
 
@@ -260,10 +260,10 @@ def test_every_mechanism_lies_inside_the_bounds_of_sepsis_episodes(sepsis, termi
     model = bf.fit_mdp(log, terminal=terminal)
     target = bf.soften(bf.policy_iteration(model), 0.1)
     for options in ({}, {"action_noise": "fresh", "discount": 0.95, "continuation": False}):
-        found = bf.counterfactual_bounds(log, model, target, **options)
+        found = bf.Replay(log, model, target, **options).bounds()
         check_nested(found)
         for mechanism, stable in mechanisms(int(model.labels.max()) + 1):
-            exact = bf.counterfactual_outcomes(log, model, target, mechanism=mechanism, **options)
+            exact = bf.Replay(log, model, target, mechanism=mechanism, **options).outcomes()
             check_inside(found, exact, stable)
 
 
@@ -271,9 +271,9 @@ def test_labels_of_sepsis_are_bounded_too(sepsis):
     log, _, target = sepsis
     labels = log.state_labels("heart rate", "blood pressure", "oxygen")
     model = bf.fit_mdp(log, labels=labels)
-    found = bf.counterfactual_bounds(log, model, target)
+    found = bf.Replay(log, model, target).bounds()
     check_nested(found)
-    check_inside(found, bf.counterfactual_outcomes(log, model, target), True)
+    check_inside(found, bf.Replay(log, model, target).outcomes(), True)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_labels_of_sepsis_are_bounded_too(sepsis):
 )
 def test_bounds_of_episodes_equal_the_slow_twin(problem, shared, continuation):
     model, behavior, target, log = problem
-    found = bf.counterfactual_bounds(
+    found = bf.Replay(
         log,
         model,
         target,
@@ -291,7 +291,7 @@ def test_bounds_of_episodes_equal_the_slow_twin(problem, shared, continuation):
         horizon=7,
         discount=0.93,
         continuation=continuation,
-    )
+    ).bounds()
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log)[:5]):
         expected = reference.episode_bounds(
@@ -317,7 +317,7 @@ def test_icml2019_ends_equal_the_slow_twin():
     model = bf.fit_mdp(log, terminal="icml2019")
     target = bf.policy_iteration(model)
     behavior = bf.estimate_behavior(log, terminal="icml2019")
-    found = bf.counterfactual_bounds(log, model, target, continuation=False)
+    found = bf.Replay(log, model, target, continuation=False).bounds()
     short = [5, 14]  # one of which something is open, one who died at once
     assert np.ptp(found.expected_return[0, 5]) > 0.5
     assert (log.lengths[14], log.outcome[14]) == (1, 0)
@@ -342,9 +342,9 @@ def test_icml2019_ends_equal_the_slow_twin():
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_null_target_equal_to_behavior_leaves_nothing_open(problem, discount):
     model, behavior, _, log = problem
-    found = bf.counterfactual_bounds(
+    found = bf.Replay(
         log, model, behavior, behavior=behavior, discount=discount, horizon=log.horizon
-    )
+    ).bounds()
     ended = log.outcome >= 0
     seen = np.eye(3)[log.outcome]  # -1, the last column, is none
     for c in (0, 1):
@@ -359,7 +359,7 @@ def test_episodes_in_which_the_target_never_differs_have_nothing_open(sepsis):
     log, model, target = sepsis
     same = np.logical_and.reduceat(target[log.state, log.action] == 1, log.offsets[:-1])
     same &= log.outcome >= 0
-    found = bf.counterfactual_bounds(log, model, target)
+    found = bf.Replay(log, model, target).bounds()
     assert same.sum() > 5
     np.testing.assert_allclose(
         found.expected_return[:, same], np.tile(log.returns()[same, None], (2, 1, 2)), atol=1e-12
@@ -407,8 +407,8 @@ def test_the_bounds_of_one_step_are_reached_by_a_mechanism(kind, end, table, exp
     )
     known = {"behavior": np.array([[0.5, 0.5]])}
     treat = np.array([[0.0, 1.0]])
-    found = bf.counterfactual_bounds(log, model, treat, **known)
-    reached = bf.counterfactual_outcomes(log, model, treat, mechanism=ByTable(table), **known)
+    found = bf.Replay(log, model, treat, **known).bounds()
+    reached = bf.Replay(log, model, treat, mechanism=ByTable(table), **known).outcomes()
     np.testing.assert_allclose(reached.expected_return, expected, atol=1e-12)
     bound = found.expected_return[["any", "stable"].index(kind), 0, end]
     np.testing.assert_allclose(bound, expected, atol=1e-12)
@@ -439,20 +439,20 @@ def test_survives_names_the_widest_class_that_keeps_the_sign():
 
 def test_a_difference_that_survives_keeps_its_sign_in_every_mechanism(sepsis):
     log, model, target = sepsis
-    found = bf.counterfactual_bounds(log, model, target)
+    found = bf.Replay(log, model, target).bounds()
     for mechanism, stable in mechanisms(int(model.labels.max()) + 1):
-        exact = bf.counterfactual_outcomes(log, model, target, mechanism=mechanism)
+        exact = bf.Replay(log, model, target, mechanism=mechanism).outcomes()
         sure = found.survives == "any"
         if stable:
             sure |= found.survives == "stable"
-        gumbel = bf.counterfactual_outcomes(log, model, target).difference
+        gumbel = bf.Replay(log, model, target).outcomes().difference
         assert sure.sum() > 5
         assert (np.sign(exact.difference[sure]) == np.sign(gumbel[sure])).all()
 
 
 def test_the_frame_has_a_row_for_each_episode(sepsis):
     log, model, target = sepsis
-    found = bf.counterfactual_bounds(log, model, target)
+    found = bf.Replay(log, model, target).bounds()
     frame = found.frame()
     assert len(frame) == len(log)
     ends = ["low_any", "high_any", "low_stable", "high_stable"]
@@ -467,19 +467,14 @@ def test_bounds_do_not_depend_on_threads_or_on_other_episodes(sepsis):
     behavior = bf.estimate_behavior(log)
     calls = []
     one, two = (
-        bf.counterfactual_bounds(
-            log,
-            model,
-            target,
-            behavior=behavior,
-            threads=threads,
-            progress=lambda done, total: calls.append((done, total)),
+        bf.Replay(log, model, target, behavior=behavior).bounds(
+            threads=threads, progress=lambda done, total: calls.append((done, total))
         )
         for threads in (1, 2)
     )
     assert calls[-1] == (200, 200)
     np.testing.assert_array_equal(one.probability, two.probability)
-    alone = bf.counterfactual_bounds(log.select([17]), model, target, behavior=behavior)
+    alone = bf.Replay(log.select([17]), model, target, behavior=behavior).bounds()
     np.testing.assert_array_equal(alone.expected_return[:, 0], one.expected_return[:, 17])
 
 
@@ -489,18 +484,17 @@ def test_bounds_do_not_depend_on_threads_or_on_other_episodes(sepsis):
         ({"action_noise": "new"}, "'new'.*'shared', 'fresh'"),
         ({"horizon": 0}, "horizon 0"),
         ({"discount": 1.5}, r"discount 1\.5"),
-        ({"threads": 0}, "threads 0"),
         ({"target": np.full((143, 8), 1 / 8)}, r"\(143, 8\), expected \(144, 8\)"),
     ],
 )
 def test_bad_requests_are_refused(sepsis, arguments, message):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=message):
-        bf.counterfactual_bounds(log, model, **({"target": target} | arguments))
+        bf.Replay(log, model, **{"target": target} | arguments)
 
 
 def test_a_transition_of_probability_zero_is_refused_with_its_place(sepsis):
     log, _, target = sepsis
     model = bf.fit_mdp(log.select(np.arange(100)))
     with pytest.raises(ValueError, match=r"episode 1\d\d, step \d+ goes from state \d+ by action"):
-        bf.counterfactual_bounds(log, model, target)
+        bf.Replay(log, model, target).bounds()

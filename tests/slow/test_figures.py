@@ -317,7 +317,7 @@ def test_a_probability_is_never_0_or_100(share, text):
 
 def test_a_table_of_counterfactuals_is_drawn_as_it_comes():
     log = hidden_log()
-    exact = bf.counterfactual_outcomes(log, bf.fit_mdp(log), bf.estimate_behavior(log))
+    exact = bf.Replay(log, bf.fit_mdp(log), bf.estimate_behavior(log)).outcomes()
     chart = charts.outcome_table_chart(exact.table(), expected=exact.table(expected=True))
     cells = {(r["observed"], r["under the policy"]): r for r in rows_of(chart, "shade")}
     assert cells["death", "death"]["count"] == str(exact.table().loc["death", "death"])
@@ -404,7 +404,7 @@ def test_a_simulated_patient_shows_vital_signs_hidden_ones_and_treatments_in_thi
     policy = np.full((144, 8), 1 / 8)
     log = bf.sepsis.simulate(policy, 30, seed=1).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    draws = bf.sample_counterfactuals(log.select([4, 7]), model, bf.policy_iteration(model))
+    draws = bf.Replay(log.select([4, 7]), model, bf.policy_iteration(model)).draws()
     chart = charts.trajectory_chart(log, 7, draws, note="Thin evidence.")
     lines = lines_of(chart)
     shown = dict.fromkeys(row["variable"] for row in lines)

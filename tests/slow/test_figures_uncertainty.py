@@ -45,14 +45,6 @@ UNCERTAIN = pd.DataFrame(
         "high_credible": [0.375, 0.625],
     }
 )
-LABELLED = pd.DataFrame(
-    {
-        "id": ["x", "y", "z"],
-        "expected_return_states": [0.5, -1.0, 0.0],
-        "expected_return_labels": [0.75, -1.0, -0.5],
-        "changed": [False, False, True],
-    }
-)
 
 
 def words_beside(chart):
@@ -96,7 +88,7 @@ def test_influence_that_never_begins_or_never_fades_is_described_in_words(dies, 
 
 def test_influence_of_several_episodes_is_drawn_from_the_frame_of_the_library():
     log = ward_log()
-    carried = bf.walk_through(log, bf.fit_mdp(log), bf.estimate_behavior(log))
+    carried = bf.Replay(log, bf.fit_mdp(log), bf.estimate_behavior(log)).steps()
     chart = charts.influence_chart(carried.influence_frame(log.id))
     assert chart.to_dict()["facet"]["sort"] == [f"Patient {name}" for name in log.id.tolist()]
     assert len(rows_of(chart, "influence")) == carried.influence.size
@@ -133,7 +125,11 @@ def test_changes_show_value_gain_and_the_first_change_in_words():
 
 def test_changes_are_drawn_from_the_frame_of_the_library():
     log = ward_log()
-    frame = bf.fewest_changes(log, bf.fit_mdp(log, unseen="home"), changes=1).frame()
+    frame = (
+        bf.Replay(log, bf.fit_mdp(log, unseen="home"), bf.estimate_behavior(log))
+        .fewest_changes(1)
+        .frame()
+    )
     mine = frame[frame["id"] == log.id[0]]
     # stay 0 died after 0 -a0-> 1 -a1-> 2; action 0 in state 1 was never observed, and leads home
     assert mine["first_change"].tolist() == ["", "step 1: action 0 instead of action 1"]
@@ -173,27 +169,11 @@ def test_each_panel_says_what_it_takes_for_granted():
 def test_frames_of_the_library_side_by_side_can_be_drawn():
     log = ward_log()
     model, target = bf.fit_mdp(log), bf.estimate_behavior(log)
-    exact = bf.counterfactual_outcomes(log, model, target).frame()
-    bounds = bf.counterfactual_bounds(log, model, target).frame()
+    exact = bf.Replay(log, model, target).outcomes().frame()
+    bounds = bf.Replay(log, model, target).bounds().frame()
     credible = bf.credible_intervals(log, target, models=20).frame()
     chart = charts.uncertainty_chart(pd.concat([exact, bounds, credible], axis=1))
     assert len(rows_of(chart, "difference")) == len(log)
-
-
-# ---------------------------------------------------------------------------------------- labels
-
-
-def test_points_are_the_two_returns_and_words_say_what_cannot_carry_over():
-    chart = charts.labels_chart(LABELLED, apart=(0.91, 0.34))
-    points = [(r["id"], r["states"], r["labels"]) for r in rows_of(chart, "kind")]
-    assert points == [("x", 0.5, 0.75), ("y", -1.0, -1.0), ("z", 0.0, -0.5)]
-    kinds = [r["kind"] for r in rows_of(chart, "kind")]
-    assert [kind.endswith("changes") for kind in kinds] == [False, False, True]
-    words = words_of(chart)
-    assert "moves by 0.5 at most, the likeliest outcome changes for 1 of 3." in words
-    assert "at 91% of its steps with noise on states, at 34% with noise on labels." in words
-    for nothing in (None, (float("nan"), 0.5)):
-        assert "carry over" not in words_of(charts.labels_chart(LABELLED, apart=nothing))
 
 
 # --------------------------------------------------------------------------- texts and bad input
@@ -205,7 +185,6 @@ def hostile_charts():
     hostile = changes_of(first_change=[HOSTILE] * 3)
     yield charts.changes_chart(hostile, title=HOSTILE, axis_title=HOSTILE)
     yield charts.uncertainty_chart(UNCERTAIN.assign(id=[HOSTILE, "y"]), axis_title=HOSTILE)
-    yield charts.labels_chart(LABELLED.assign(id=HOSTILE), axis_titles=(HOSTILE, HOSTILE))
 
 
 def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
@@ -257,12 +236,6 @@ def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
             "42 episodes, 40 at most",
         ),
         (lambda: charts.uncertainty_chart(UNCERTAIN, domain=(1, 0)), r"domain \(1, 0\)"),
-        (lambda: charts.labels_chart(LABELLED, apart=(1.5, 0.5)), "apart 1.5: give shares"),
-        (lambda: charts.labels_chart(LABELLED.drop(columns="changed")), "no column 'changed'"),
-        (
-            lambda: charts.labels_chart(LABELLED.assign(expected_return_labels=np.nan)),
-            "episodes has the value nan; give finite numbers",
-        ),
     ],
 )
 def test_bad_input_is_named_with_a_remedy(call, message):

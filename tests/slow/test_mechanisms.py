@@ -262,12 +262,12 @@ def labels_of(model):
 def test_null_target_equal_to_behavior_gives_back_every_episode(kind, problem):
     model, behavior, _, log = problem
     known = {"behavior": behavior, "mechanism": make(kind, labels_of(model))}
-    result = bf.counterfactual_outcomes(log, model, behavior, **known)
+    result = bf.Replay(log, model, behavior, **known).outcomes()
     observed = np.zeros_like(result.probability)
     observed[np.arange(len(log)), log.outcome] = 1.0
     np.testing.assert_allclose(result.probability, observed, atol=1e-12)
     np.testing.assert_allclose(result.difference, 0.0, atol=1e-12)
-    drawn = bf.sample_counterfactuals(log, model, behavior, draws=3, **known)
+    drawn = bf.Replay(log, model, behavior, **known).draws(3)
     for i, episode in enumerate(reference_episodes(log)):
         taken = len(episode.actions)
         assert (drawn.action[i, :, :taken] == episode.actions).all()
@@ -284,7 +284,7 @@ def test_decomposition_counterfactual_values_average_to_the_target_value(
     model = labelled_model(generator, labels)
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     log, weight, first = enumerated(model, behavior, horizon=2)
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         log,
         model,
         target,
@@ -292,7 +292,7 @@ def test_decomposition_counterfactual_values_average_to_the_target_value(
         mechanism=make(kind, labels_of(model)),
         action_noise=action_noise,
         discount=0.9,
-    )
+    ).outcomes()
     by_state = state_values(model, target, horizon=2, discount=0.9)
     for state in range(model.n_states):
         mine = first == state
@@ -304,9 +304,9 @@ def test_decomposition_counterfactual_values_average_to_the_target_value(
 def test_exact_pass_equals_its_slow_twin(kind, problem):
     model, behavior, target, log = problem
     size = labels_of(model)
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         log, model, target, behavior=behavior, mechanism=make(kind, size), horizon=6, discount=0.9
-    )
+    ).outcomes()
     for i, episode in enumerate(reference_episodes(log)[:8]):
         probability, expected = episodes_reference.exact_outcomes(
             reference_model(model),
@@ -326,8 +326,8 @@ def test_exact_pass_equals_its_slow_twin(kind, problem):
 def test_draws_have_the_exact_law_and_steps_add_up(kind, problem):
     model, behavior, target, log = problem
     known = {"behavior": behavior, "mechanism": make(kind, labels_of(model))}
-    drawn = bf.sample_counterfactuals(log, model, target, draws=8000, seed=1, **known)
-    exact = bf.counterfactual_outcomes(log, model, target, **known)
+    drawn = bf.Replay(log, model, target, **known).draws(8000, seed=1)
+    exact = bf.Replay(log, model, target, **known).outcomes()
     size = exact.probability.shape[1]
     counts = np.stack([(drawn.outcome % size == o).sum(axis=1) for o in range(size)], axis=1)
     assert frequencies_agree(counts, exact.probability, 8000)
@@ -339,10 +339,8 @@ def test_draws_have_the_exact_law_and_steps_add_up(kind, problem):
 
 def test_draws_of_another_mechanism_fail_that_check(problem):
     model, behavior, target, log = problem
-    drawn = bf.sample_counterfactuals(
-        log, model, target, behavior=behavior, mechanism=bf.Independent(), draws=8000
-    )
-    exact = bf.counterfactual_outcomes(log, model, target, behavior=behavior)
+    drawn = bf.Replay(log, model, target, behavior=behavior, mechanism=bf.Independent()).draws(8000)
+    exact = bf.Replay(log, model, target, behavior=behavior).outcomes()
     assert not frequencies_agree((drawn.outcome == 0).sum(axis=1), exact.probability[:, 0], 8000)
 
 
@@ -350,10 +348,12 @@ def test_draws_of_another_mechanism_fail_that_check(problem):
 def test_influence_lies_between_none_and_all(kind, problem):
     model, behavior, target, log = problem
     size = labels_of(model)
-    found = bf.walk_through(log, model, target, behavior=behavior, mechanism=make(kind, size))
+    found = bf.Replay(log, model, target, behavior=behavior, mechanism=make(kind, size)).steps()
     assert (found.influence >= 0).all()
     assert (found.influence <= 1 + 1e-12).all()
-    independent = bf.walk_through(log, model, target, behavior=behavior, mechanism=bf.Independent())
+    independent = bf.Replay(
+        log, model, target, behavior=behavior, mechanism=bf.Independent()
+    ).steps()
     if kind != "independent":
         assert found.influence[:, 1:].sum() > independent.influence[:, 1:].sum()
 
@@ -375,7 +375,7 @@ def test_audits_and_unsupported_mass_take_every_mechanism(kind):
         log, model, target, mechanism=mechanism, flags=2, draws=2, estimators=["Observed", "CF"]
     )
     assert audit.meta.parameters.mechanism == repr(mechanism)
-    exact = bf.counterfactual_outcomes(log, model, target, mechanism=mechanism)
+    exact = bf.Replay(log, model, target, mechanism=mechanism).outcomes()
     value = audit.estimates.set_index("estimator")["value"]["CF"]
     np.testing.assert_allclose(value, exact.expected_return.mean(), rtol=1e-12)
 
@@ -389,14 +389,14 @@ def test_kernels_and_tables_give_the_same(kind, problem):
     pairs = []
     for chosen in (mechanism, Plain(mechanism)):
         known = {"behavior": behavior, "mechanism": chosen}
-        exact = bf.counterfactual_outcomes(log, model, target, **known)
+        exact = bf.Replay(log, model, target, **known).outcomes()
         pairs.append(
             [
                 exact.probability,
                 exact.expected_return,
-                bf.walk_through(log, model, target, **known).influence,
+                bf.Replay(log, model, target, **known).steps().influence,
                 bf.Replay(log, model, target, **known).contributions(),
-                bf.sample_counterfactuals(log, model, target, draws=20, **known).state,
+                bf.Replay(log, model, target, **known).draws(20).state,
             ]
         )
     for compiled_route, table_route in zip(*pairs, strict=True):
@@ -422,7 +422,7 @@ def test_three_rows_can_have_no_noise_that_makes_every_pair_maximal():
 
 
 def test_the_inverse_cdf_breaks_stability_on_the_paper_example():
-    found = bf.is_stable(bf.InverseCDF(), *PAPER)
+    found = bf.mechanisms.is_stable(bf.InverseCDF(), *PAPER)
     assert not found
     (move,) = found.counterexample
     # the third outcome became rarer, the second did not: .25 / .3 against 1
@@ -435,13 +435,13 @@ def test_the_inverse_cdf_breaks_stability_on_the_paper_example():
     )
     # in the other order the second becomes the fourth, which rose the most; other rows break that
     other = bf.InverseCDF([0, 1, 3, 2])
-    assert bf.is_stable(other, *PAPER)
-    assert not bf.is_stable(other, outcomes=4)
+    assert bf.mechanisms.is_stable(other, *PAPER)
+    assert not bf.mechanisms.is_stable(other, outcomes=4)
 
 
 @pytest.mark.parametrize("mechanism", [bf.GumbelMax(), bf.MaximalCoupling()])
 def test_gumbel_max_and_maximal_coupling_are_stable(mechanism):
-    found = bf.is_stable(mechanism, trials=1000, seed=4)
+    found = bf.mechanisms.is_stable(mechanism, trials=1000, seed=4)
     assert found
     assert found.counterexample == ()
     assert (
@@ -452,18 +452,18 @@ def test_gumbel_max_and_maximal_coupling_are_stable(mechanism):
 
 @pytest.mark.parametrize("mechanism", [bf.InverseCDF(), bf.Independent(), HalfAndHalf()])
 def test_others_are_not_stable(mechanism):
-    assert not bf.is_stable(mechanism)
-    assert not bf.is_stable(mechanism, outcomes=3)
+    assert not bf.mechanisms.is_stable(mechanism)
+    assert not bf.mechanisms.is_stable(mechanism, outcomes=3)
 
 
 def test_equal_rows_are_ties_so_that_all_must_stay():
     row = [0.2, 0.3, 0.5]
-    assert bf.is_stable(bf.InverseCDF(), row, row)
-    assert not bf.is_stable(bf.Independent(), row, row)
+    assert bf.mechanisms.is_stable(bf.InverseCDF(), row, row)
+    assert not bf.mechanisms.is_stable(bf.Independent(), row, row)
     # a difference within the tolerance is a tie, in which next to nothing moves
     near = [0.2, 0.3 + 1e-11, 0.5 - 1e-11]
     for mechanism in (bf.GumbelMax(), bf.MaximalCoupling()):
-        assert bf.is_stable(mechanism, row, near)
+        assert bf.mechanisms.is_stable(mechanism, row, near)
 
 
 @pytest.mark.parametrize("mechanism", [bf.GumbelMax(), bf.MaximalCoupling()])
@@ -471,7 +471,7 @@ def test_equal_rows_are_ties_so_that_all_must_stay():
 @given(row_pairs())
 def test_stable_rows_keep_the_outcome_of_the_largest_ratio(mechanism, pair):
     p, q = pair
-    assert bf.is_stable(mechanism, p, q)
+    assert bf.mechanisms.is_stable(mechanism, p, q)
     q = np.where(p > 0, q, 0)  # an outcome that p never gives has an infinite ratio
     if q.sum() < 1e-3:
         return
@@ -489,8 +489,8 @@ def test_stable_rows_keep_the_outcome_of_the_largest_ratio(mechanism, pair):
 @given(row_pairs(size=2))
 def test_for_two_outcomes_stability_monotonicity_and_the_probability_of_necessity(mechanism, pair):
     p, q = pair
-    assert bf.is_stable(mechanism, p, q)
-    assert bf.is_monotone(mechanism, p, q)
+    assert bf.mechanisms.is_stable(mechanism, p, q)
+    assert bf.mechanisms.is_monotone(mechanism, p, q)
     if p[1] > 1e-6:  # rounding of 1e-16 divided by less would show
         found = bf.counterfactual_distribution(p, q, 1, mechanism=mechanism)
         np.testing.assert_allclose(found[0], max(0.0, 1 - q[1] / p[1]), atol=1e-9)
@@ -510,13 +510,13 @@ def test_a_threshold_on_uniform_noise_has_the_same_necessity_given_every_covaria
 def test_for_two_outcomes_a_stable_mechanism_is_monotone(seed):
     for kind in KINDS:
         mechanism = make(kind, 2)
-        stable = bool(bf.is_stable(mechanism, outcomes=2, seed=seed))
-        assert stable == bool(bf.is_monotone(mechanism, seed=seed))
+        stable = bool(bf.mechanisms.is_stable(mechanism, outcomes=2, seed=seed))
+        assert stable == bool(bf.mechanisms.is_monotone(mechanism, seed=seed))
         assert stable == (kind not in ("independent", "half and half"))
 
 
 def test_contradictory_moves_are_told():
-    found = bf.is_monotone(bf.Independent(), [0.5, 0.5], [0.25, 0.75])
+    found = bf.mechanisms.is_monotone(bf.Independent(), [0.5, 0.5], [0.25, 0.75])
     assert not found
     up, down = found.counterexample
     assert (up.observed, up.outcome, up.probability) == (0, 1, 0.75)
@@ -537,7 +537,7 @@ def test_contradictory_moves_are_told():
     ],
 )
 def test_with_more_outcomes_only_their_own_order_is_monotone(mechanism, monotone):
-    assert bool(bf.is_monotone(mechanism, outcomes=4)) == monotone
+    assert bool(bf.mechanisms.is_monotone(mechanism, outcomes=4)) == monotone
 
 
 def test_ordered_pairs_are_ordered():
@@ -548,7 +548,7 @@ def test_ordered_pairs_are_ordered():
         assert (gap > -1e-12).all() or (gap < 1e-12).all()
 
 
-@pytest.mark.parametrize("check", [bf.is_stable, bf.is_monotone])
+@pytest.mark.parametrize("check", [bf.mechanisms.is_stable, bf.mechanisms.is_monotone])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -567,7 +567,7 @@ def test_bad_checks_are_refused(check, arguments, message):
 
 def test_a_search_names_the_number_that_an_order_needs():
     with pytest.raises(ValueError, match="order lists 3 outcomes, but there are 2"):
-        bf.is_monotone(bf.InverseCDF([2, 0, 1]))
+        bf.mechanisms.is_monotone(bf.InverseCDF([2, 0, 1]))
 
 
 # ----------------------------------------------------------------------------------- bad input
@@ -587,7 +587,7 @@ def test_an_order_of_another_length_is_refused(problem):
     with pytest.raises(ValueError, match="lists 2 outcomes, but there are 3"):
         bf.counterfactual_distribution([0.2, 0.3, 0.5], [0.2, 0.3, 0.5], 0, mechanism=mechanism)
     with pytest.raises(ValueError, match=f"lists 2 outcomes, but there are {labels_of(model)}"):
-        bf.counterfactual_outcomes(log, model, target, behavior=behavior, mechanism=mechanism)
+        bf.Replay(log, model, target, behavior=behavior, mechanism=mechanism).outcomes()
 
 
 @pytest.mark.parametrize("mechanism", [bf.GumbelMax, "gumbel", "", 0, bf.MaximalCoupling, object()])
@@ -596,7 +596,7 @@ def test_what_is_no_mechanism_is_refused(mechanism, problem):
     with pytest.raises(ValueError, match="give one of GumbelMax"):
         bf.counterfactual_distribution([0.5, 0.5], [0.5, 0.5], 0, mechanism=mechanism)
     with pytest.raises(ValueError, match="give one of GumbelMax"):
-        bf.counterfactual_outcomes(log, model, target, behavior=behavior, mechanism=mechanism)
+        bf.Replay(log, model, target, behavior=behavior, mechanism=mechanism).outcomes()
 
 
 def uniform_rows(p, q, k):
@@ -623,13 +623,13 @@ def test_a_mechanism_whose_rows_are_no_distributions_is_refused(flaw, problem):
     with pytest.raises(ValueError, match=message):
         bf.counterfactual_distribution([0.5, 0.3, 0.2], [0.4, 0.6, 0], 0, mechanism=Flawed())
     model, behavior, target, log = problem
-    for function in (bf.counterfactual_outcomes, bf.sample_counterfactuals, bf.walk_through):
+    for method in (bf.Replay.outcomes, bf.Replay.draws, bf.Replay.steps):
         with pytest.raises(ValueError, match=message):
-            function(log, model, target, behavior=behavior, mechanism=Flawed())
+            method(bf.Replay(log, model, target, behavior=behavior, mechanism=Flawed()))
 
 
 def test_a_mechanism_that_needs_too_large_a_table_is_refused(problem, monkeypatch):
     model, behavior, target, log = problem
     monkeypatch.setattr("butfor.replay.observed.MOST_TABLED", 100)
     with pytest.raises(ValueError, match=r"need a table of \d+ numbers; give the mechanism a meth"):
-        bf.counterfactual_outcomes(log, model, target, behavior=behavior, mechanism=HalfAndHalf())
+        bf.Replay(log, model, target, behavior=behavior, mechanism=HalfAndHalf()).outcomes()

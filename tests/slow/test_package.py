@@ -190,7 +190,7 @@ def test_demo_over_an_earlier_one_as_json_agrees_with_the_library(demonstration)
     ).hide("glucose", "diabetes")
     model = bf.fit_factored(log)
     target = bf.policy_iteration(model, caution=bf.Caution())
-    exact = bf.counterfactual_outcomes(log, model, target)
+    exact = bf.Replay(log, model, target).outcomes()
     value = {row["estimator"]: row["value"] for row in printed["estimates"]}
     assert value["Observed"] == pytest.approx(log.returns().mean())
     assert value["CF"] == pytest.approx(exact.expected_return.mean())

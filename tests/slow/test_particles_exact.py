@@ -34,9 +34,7 @@ def question(seed, *, end=("next.pulse", "next.sugar", "dose"), lost=False, **op
 
 
 def sample(replay, seed=0):
-    return ParticleEngine(replay).outcomes(
-        negligible=0.0, draws=DRAWS, seed=seed, threads=None, progress=None
-    )
+    return ParticleEngine(replay).outcomes(draws=DRAWS, seed=seed, threads=None, progress=None)
 
 
 def agree(exact, found):

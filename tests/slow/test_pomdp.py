@@ -98,9 +98,9 @@ def test_exact_chain_is_the_mean_over_every_hidden_path(problem, kind, shared):
     behavior = behaviors[kind]
     target = targets[KINDS[len(plain_model(model).rows) % 3 if shared else -1]]
     log, _, probability, expected = enumerated(model, behavior, target, shared, 0.9)
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         log, model, target, behavior=behavior, action_noise=noise(shared), discount=0.9
-    )
+    ).outcomes()
     np.testing.assert_allclose(result.probability, probability, rtol=0, atol=1e-12)
     np.testing.assert_allclose(result.expected_return, expected, rtol=0, atol=1e-12)
 
@@ -138,9 +138,7 @@ def test_mean_over_every_episode_is_the_law_of_the_target(
     model, behaviors, targets = problem
     behavior, target = behaviors[behavior_kind], targets[target_kind]
     log, weight = seen_under(model, behavior)
-    result = bf.counterfactual_outcomes(
-        log, model, target, behavior=behavior, action_noise=noise(shared)
-    )
+    result = bf.Replay(log, model, target, behavior=behavior, action_noise=noise(shared)).outcomes()
     law = np.zeros(len(model.outcomes) + 1)
     for seen, _, _, mass in reference.every_world(plain_model(model), plain_agent(target), HORIZON):
         law[seen.outcome] += mass
@@ -155,7 +153,7 @@ def test_mean_over_every_episode_is_the_law_of_the_target(
 def test_null_target_equal_to_behavior_gives_back_every_episode(problem, kind):
     model, behaviors, _ = problem
     log, _ = seen_under(model, behaviors[kind])
-    result = bf.counterfactual_outcomes(log, model, behaviors[kind], behavior=behaviors[kind])
+    result = bf.Replay(log, model, behaviors[kind], behavior=behaviors[kind]).outcomes()
     observed = np.zeros_like(result.probability)
     observed[np.arange(len(log)), log.outcome] = 1.0
     np.testing.assert_allclose(result.probability, observed, rtol=0, atol=1e-12)
@@ -166,9 +164,7 @@ def test_ignoring_a_behavior_that_saw_the_state_breaks_the_decomposition(problem
     model, behaviors, targets = problem
     log, weight = seen_under(model, behaviors["latent"])
     right, wrong = (
-        bf.counterfactual_outcomes(
-            log, model, targets["seen"], behavior=behavior, action_noise="fresh"
-        )
+        bf.Replay(log, model, targets["seen"], behavior=behavior, action_noise="fresh").outcomes()
         for behavior in (behaviors["latent"], None)
     )
     assert np.abs(weight @ (right.probability - wrong.probability)).max() > 1e-4
@@ -199,9 +195,9 @@ def test_exact_chain_is_what_worlds_with_real_gumbel_noise_do(count, kinds, shar
         often[seen] += times
     worlds = [seen for seen, times in often.items() if times >= count * 3 // 400]
     assert len(worlds) > 10
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         log_of(worlds, model, 2), model, target, behavior=behavior, action_noise=noise(shared)
-    )
+    ).outcomes()
     counts = np.array([[together[seen, o] for o in (0, 1, -1)] for seen in worlds])
     draws = np.array([[often[seen]] for seen in worlds])
     assert frequencies_agree(counts, result.probability, draws)
@@ -218,10 +214,10 @@ def test_model_in_which_all_is_seen_gives_the_answer_of_the_mdp(mechanism, actio
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     log = simulate_log(generator, model, behavior, 60, 6)
     options = {"mechanism": mechanism, "action_noise": action_noise, "behavior": behavior}
-    plain = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
-    hidden = bf.counterfactual_outcomes(
+    plain = bf.Replay(log, model, target, discount=0.9, **options).outcomes()
+    hidden = bf.Replay(
         log, bf.hidden.TabularPOMDP.from_mdp(model), target, discount=0.9, **options
-    )
+    ).outcomes()
     np.testing.assert_allclose(hidden.probability, plain.probability, rtol=0, atol=1e-14)
     np.testing.assert_allclose(hidden.expected_return, plain.expected_return, rtol=0, atol=1e-13)
 
@@ -300,8 +296,8 @@ def test_rows_that_have_no_label_in_common_are_coupled_as_the_mechanism_says(mec
     agents = random_agents(np.random.default_rng(2), model)
     log, weight = seen_under(model, agents["latent"])
     options = {"behavior": agents["latent"], "mechanism": mechanism}
-    exact = bf.counterfactual_outcomes(log, model, agents["controller"], **options)
-    draws = bf.sample_counterfactuals(log, model, agents["controller"], draws=2000, **options)
+    exact = bf.Replay(log, model, agents["controller"], **options).outcomes()
+    draws = bf.Replay(log, model, agents["controller"], **options).draws(2000)
     counts = np.stack([(draws.outcome == o).sum(axis=1) for o in (0, 1, -1)], axis=1)
     assert frequencies_agree(counts, exact.probability, 2000)
     value = bf.hidden.pomdp_value(model, agents["controller"], horizon=HORIZON)
@@ -331,10 +327,8 @@ def test_draws_agree_with_the_exact_chain(problem, kind):
     model, behaviors, targets = problem
     log, _ = seen_under(model, behaviors["latent"])
     some = log.select(np.arange(12))
-    exact = bf.counterfactual_outcomes(some, model, targets[kind], behavior=behaviors["latent"])
-    draws = bf.sample_counterfactuals(
-        some, model, targets[kind], behavior=behaviors["latent"], draws=4000, seed=1
-    )
+    exact = bf.Replay(some, model, targets[kind], behavior=behaviors["latent"]).outcomes()
+    draws = bf.Replay(some, model, targets[kind], behavior=behaviors["latent"]).draws(4000, seed=1)
     counts = np.stack([(draws.outcome == o).sum(axis=1) for o in (0, 1, -1)], axis=1)
     assert frequencies_agree(counts, exact.probability, 4000)
     assert draws.latent.shape == draws.state.shape
@@ -346,10 +340,10 @@ def test_draws_agree_with_the_exact_chain(problem, kind):
 def test_draws_do_not_depend_on_threads_or_other_episodes(problem):
     model, behaviors, targets = problem
     log, _ = seen_under(model, behaviors["latent"])
-    options = {"behavior": behaviors["latent"], "draws": 3, "seed": 2}
-    all_of_them = bf.sample_counterfactuals(log, model, targets["controller"], threads=1, **options)
-    again = bf.sample_counterfactuals(log, model, targets["controller"], threads=2, **options)
-    alone = bf.sample_counterfactuals(log.select([5]), model, targets["controller"], **options)
+    replay = bf.Replay(log, model, targets["controller"], behavior=behaviors["latent"])
+    all_of_them = replay.draws(3, seed=2, threads=1)
+    again = replay.draws(3, seed=2, threads=2)
+    alone = replay.part([5]).draws(3, seed=2)
     np.testing.assert_array_equal(all_of_them.latent, again.latent)
     np.testing.assert_array_equal(all_of_them.latent[5:6], alone.latent)
 
@@ -363,7 +357,7 @@ def test_behavior_on_beliefs_is_worked_out_from_the_history():
     log, _ = seen_under(model, table)
     behavior = bf.hidden.BeliefPolicy(lambda beliefs: (beliefs @ shown) @ table)
     result, expected = (
-        bf.counterfactual_outcomes(log, model, target, behavior=made) for made in (behavior, table)
+        bf.Replay(log, model, target, behavior=made).outcomes() for made in (behavior, table)
     )
     np.testing.assert_allclose(result.probability, expected.probability, rtol=0, atol=1e-12)
 
@@ -423,7 +417,5 @@ def test_probabilities_that_vanish_in_floating_point_do_no_harm():
     log, _ = seen_under(model, bf.hidden.LatentPolicy(np.tile([1.0, 0.0], (model.n_states, 1))))
     long = log.truncate(40)
     for noise_of in ("shared", "fresh"):
-        result = bf.counterfactual_outcomes(
-            long, model, target, behavior=behavior, action_noise=noise_of
-        )
+        result = bf.Replay(long, model, target, behavior=behavior, action_noise=noise_of).outcomes()
         np.testing.assert_allclose(result.probability.sum(axis=1), 1.0, atol=1e-12)

@@ -78,7 +78,7 @@ def test_courses_tell_what_was_hidden_in_both_worlds(made):
     )
     np.testing.assert_allclose(first["observed"], first["target"], atol=1e-12)
     one = int(np.flatnonzero(audit.episodes["rank"] == 1)[0])
-    walked = bf.walk_through(log.select([one]), model, target, behavior=behavior, probability=True)
+    walked = bf.Replay(log.select([one]), model, target, behavior=behavior).steps(probability=True)
     assert walked.latent.shape == (1, log.horizon + 1, model.n_states)
     np.testing.assert_allclose(walked.probability.sum(axis=2), 1.0, atol=1e-12)
 
@@ -100,12 +100,12 @@ def test_the_behavior_that_was_given_is_kept_and_counts_in_the_digest(made, tmp_
     log, model, target, behavior, audit = made
     again = bf.Audit.load(audit.save(tmp_path / "audit"))
     np.testing.assert_allclose(again.latent_behavior, behavior.table, rtol=1e-15)
-    result = bf.counterfactual_outcomes(
+    result = bf.Replay(
         again.log(),
         again.model,
         again.target,
         behavior=bf.hidden.LatentPolicy(again.latent_behavior),
-    )
+    ).outcomes()
     np.testing.assert_array_equal(result.expected_return, audit.episodes["expected_return"])
     few = log.select(np.arange(2))
     seen = bf.soften(bf.estimate_behavior(log), 0.3)

@@ -73,14 +73,14 @@ def check_programs(model, behavior, target, shared, episodes=2):
     longest = np.flatnonzero(log.lengths == log.lengths.max())
     chosen = np.random.default_rng(0).permutation(longest)[:episodes]
     log = log.select(np.sort(chosen))
-    found = bf.counterfactual_bounds(
+    found = bf.Replay(
         log,
         model,
         target,
         behavior=behavior,
         action_noise="shared" if shared else "fresh",
         discount=0.9,
-    )
+    ).bounds()
     agents = plain_agent(behavior), plain_agent(target)
     for i, seen in enumerate(worlds_of(log, model)):
         expected = reference.episode_bounds(
@@ -102,11 +102,9 @@ def test_every_mechanism_lies_inside_and_much_is_ruled_out(problem, kind, contin
     model, behaviors, targets = problem
     log, _ = seen_under(model, behaviors["latent"])
     options = {"behavior": behaviors["latent"], "continuation": continuation}
-    bounds = bf.counterfactual_bounds(log, model, targets[kind], **options)
+    bounds = bf.Replay(log, model, targets[kind], **options).bounds()
     for mechanism, least in MECHANISMS:
-        result = bf.counterfactual_outcomes(
-            log, model, targets[kind], mechanism=mechanism, **options
-        )
+        result = bf.Replay(log, model, targets[kind], mechanism=mechanism, **options).outcomes()
         for c in range(least + 1):
             low, high = np.moveaxis(bounds.expected_return[c], -1, 0)
             assert (low <= result.expected_return + 1e-9).all()
@@ -127,7 +125,7 @@ def test_every_mechanism_lies_inside_and_much_is_ruled_out(problem, kind, contin
 def test_the_null_target_leaves_nothing_open(problem, kind):
     model, behaviors, _ = problem
     log, _ = seen_under(model, behaviors[kind])
-    bounds = bf.counterfactual_bounds(log, model, behaviors[kind], behavior=behaviors[kind])
+    bounds = bf.Replay(log, model, behaviors[kind], behavior=behaviors[kind]).bounds()
     observed = np.zeros_like(bounds.probability[0, ..., 0])
     observed[np.arange(len(log)), log.outcome] = 1.0
     for c, end in np.ndindex(2, 2):
@@ -141,7 +139,7 @@ def test_with_nothing_hidden_they_are_those_of_the_observed_states():
         behavior, target = random_policy(generator, model), random_policy(generator, model)
         log = simulate_log(generator, model, behavior, 12, 4)
         hidden = bf.hidden.TabularPOMDP.from_mdp(model)
-        expected = bf.counterfactual_bounds(log, model, target, behavior=behavior, discount=0.9)
-        found = bf.counterfactual_bounds(log, hidden, target, behavior=behavior, discount=0.9)
+        expected = bf.Replay(log, model, target, behavior=behavior, discount=0.9).bounds()
+        found = bf.Replay(log, hidden, target, behavior=behavior, discount=0.9).bounds()
         np.testing.assert_allclose(found.expected_return, expected.expected_return, atol=1e-9)
         np.testing.assert_allclose(found.probability, expected.probability, atol=1e-9)

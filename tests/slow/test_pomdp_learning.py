@@ -242,7 +242,7 @@ def test_restarts_say_what_the_target_is_worth_by_each():
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
     best = fit.restarts.loc[fit.restarts["log_likelihood"].idxmax()]
-    exact = bf.counterfactual_outcomes(log, fit.model, target, behavior=fit.behavior)
+    exact = bf.Replay(log, fit.model, target, behavior=fit.behavior).outcomes()
     assert best["counterfactual"] == pytest.approx(exact.expected_return.mean(), abs=1e-12)
     full = bf.hidden.LatentPolicy(target[fit.model.shows])
     same = bf.hidden.fit_pomdp(
@@ -269,7 +269,7 @@ def test_the_behavior_of_sepsis_is_learned_well_enough():
     target = bf.policy_iteration(bf.fit_mdp(log))
     fit = bf.hidden.fit_latent_behavior(log, model, tolerance=1e-4)
     right, learned, ignored = (
-        bf.counterfactual_outcomes(log, model, target, behavior=behavior).expected_return
+        bf.Replay(log, model, target, behavior=behavior).outcomes().expected_return
         for behavior in (clinician_, fit.policy, None)
     )
     standard_error = right.std() / np.sqrt(len(log))

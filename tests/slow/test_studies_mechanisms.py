@@ -14,7 +14,7 @@ from butfor.cli.main import app
 from butfor.cli.study import STUDIES
 from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
-from butfor.replay.functions import counterfactual_outcomes
+from butfor.replay.replay import Replay
 from butfor.sepsis.simulate import noise_given
 from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
 from butfor.studies.mechanisms.experiment import (
@@ -224,7 +224,7 @@ def test_a_model_that_keeps_ends_as_states_is_the_same_model():
     np.testing.assert_allclose(late, now, atol=1e-12)
     log = sepsis.simulate(PHYSICIAN, 50, seed=1)
     one, other = (
-        counterfactual_outcomes(log, model, WITHHELD, mechanism=Independent(), horizon=steps)
+        Replay(log, model, WITHHELD, mechanism=Independent(), horizon=steps).outcomes()
         for model, steps in ((kept, 21), (TRUE, 20))
     )
     np.testing.assert_allclose(one.probability, other.probability, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Audits and comparisons of a log on disk and its study file: what the commands run."""
+"""Audits of a log on disk and its study file: what the command runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from butfor.audit.settings import (
     LOG,
     MOST_DECISIONS,
     SUMMARY,
-    TABULAR,
     AuditSettings,
     check_censoring,
     factored_options,
@@ -42,15 +41,8 @@ from butfor.log.episodes import Episodes
 from butfor.log.read import Clusterer, Reading, read_log
 from butfor.log.sections import Study
 from butfor.log.sources import count_decisions
-from butfor.log.variables import count_levels
 from butfor.models.caution import Caution
 from butfor.models.policies import estimate_behavior
-from butfor.replay.labels import (
-    LabelComparison,
-    compare_labels,
-    nature_labels,
-    nature_variables,
-)
 from butfor.types import Floats, Progress, enter_stage
 
 NOT_ASKED = (
@@ -114,8 +106,8 @@ def audit_log(
     action_noise : "shared" or "fresh"
         See `Replay`.
     noise_on : optional
-        State variables whose levels have the noise of transitions (`nature_labels`); by default
-        those in the study's [noise], and without that section the next state as a whole.
+        State variables whose levels have the noise of transitions (`Episodes.state_labels`); by
+        default those in the study's [noise], and without that section the next state as a whole.
     flags, review_size, intervals
         See `run_audit`.
     models : int, optional
@@ -214,47 +206,6 @@ def audit_into(
         progress=progress,
     )
     return Audit.load(out, shown=True)
-
-
-def compare_log(
-    source: Any,
-    study: str | Path,
-    settings: AuditSettings,
-    *,
-    progress: Progress | None = None,
-) -> tuple[LabelComparison, tuple[str, ...]]:
-    """Compute the counterfactuals of a log with noise on states and on what nature decides.
-
-    Returns the comparison and the variables whose levels are the labels: those of the settings, or
-    those of the study's [noise], or all state variables that do not share their name with an action
-    variable.
-    """
-    checked = settings.read_study(study)
-    reading, _ = _read(source, checked, settings.seed)
-    log = reading.episodes
-    if log.combinations is not None:
-        raise ValueError(
-            f"{count_levels(log.state_variables):,} possible states: labels need states that can "
-            "be enumerated; use fewer variables or levels"
-        )
-    names = settings.noise(checked)
-    if not names:
-        names = nature_variables(log)
-        if len(names) == len(log.state_variables):
-            raise ValueError(
-                "no state variable has the name of an action variable, so there is none to leave "
-                "out; name those that nature decides with --noise-on, or in [noise]"
-            )
-    model, planned = _learner(checked, settings, log, names, TABULAR)(log)
-    replay = settings.ask(
-        log,
-        model,
-        np.asarray(planned) if settings.learned else settings.given_target(log),
-        estimate_behavior(log, prior=settings.smoothing),
-        checked.evaluation,
-    )
-    compared = compare_labels(replay, replay.mdp.labels, flags=settings.flags, progress=progress)
-    return compared, names
 
 
 def _choose_detail(
@@ -366,7 +317,7 @@ def _learner(
         discount=discount,
         unseen=settings.unseen,
         prior=settings.prior,
-        labels=nature_labels(log, *names) if names else None,
+        labels=log.state_labels(*names) if names else None,
         caution=settings.caution,
         mask=mask_of(rules_of(study), log),
     )

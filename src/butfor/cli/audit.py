@@ -10,26 +10,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from butfor.audit.audit import AUDIT, Audit
+from butfor.audit.audit import AUDIT
 from butfor.audit.folders import check_free
-from butfor.audit.grids import compare_grids
 from butfor.audit.sampling import FLAGS
 from butfor.audit.settings import CAUTION, MECHANISMS, AuditSettings
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
-from butfor.audit.spreadsheet import write_csv
 from butfor.checks import MOST_EPISODES
 from butfor.cli import options
 from butfor.cli.compare import check_comparison, compare_written, policy_names, print_comparison
 from butfor.cli.output import Terminal, exit_on_error, print_json, progress_bar, records
-from butfor.cli.summary import audit_as_json, print_audit, print_grids
-from butfor.log.whole_files import check_new_file
+from butfor.cli.summary import audit_as_json, print_audit
 from butfor.models.caution import Caution
-
-TIME_STEPS = "time-steps.csv"
 
 
 def audit(
@@ -120,8 +114,7 @@ def audit(
     time_step: Annotated[
         str | None,
         typer.Option(
-            help="Put rows on a grid of this time step, such as 4h (4 if times are numbers). "
-            "Several, as in 1h,2h,4h: one audit for each in a folder of OUT, and a table."
+            help="Put rows on a grid of this time step, such as 4h (4 if times are numbers)."
         ),
     ] = None,
     checksums: Annotated[
@@ -141,10 +134,7 @@ def audit(
     """
     console = Terminal(stderr=as_json)
     with exit_on_error(parts_folder(out)):
-        steps, targets = _time_steps(time_step), target or ["learn"]
-        if len(steps) > 1 and len(targets) > 1:
-            raise ValueError("several targets and several time steps: give one of either")
-        names = [""] if len(steps) == 1 else list(steps)
+        names, targets = [""], target or ["learn"]
         if len(targets) > 1:
             names = policy_names([Path(one) for one in targets])
         folders = {name: out / name.replace("/", "_") for name in names}
@@ -152,8 +142,6 @@ def audit(
             check_free(folder, AUDIT, overwrite=overwrite)
         if len(targets) > 1:
             check_comparison(out, overwrite=overwrite)
-        if len(steps) > 1 and (out / TIME_STEPS).exists():
-            check_new_file(out / TIME_STEPS, overwrite=overwrite)
         settings = AuditSettings(
             target=targets[0],
             model=model,
@@ -172,13 +160,10 @@ def audit(
             detail=detail,
             rehearsal=rehearsal,
             caution=Caution(bad_cases, least_cases, risk),
+            time_step=_time_step(time_step),
             checksums=checksums,
         )
-        every = [
-            replace(settings, target=one, time_step=step)
-            for one in targets
-            for step in steps.values()
-        ]
+        every = [replace(settings, target=one) for one in targets]
         for one in every:
             one.check_target()
         found = {}
@@ -197,9 +182,6 @@ def audit(
                     overwrite=overwrite,
                     progress=show,
                 )
-        if len(steps) > 1:
-            _tell_grids(console, found, out, overwrite, as_json)
-            return
         compared = compare_written(folders, out, overwrite) if len(folders) > 1 else None
     if as_json:
         each = {name: audit_as_json(found[name], [folder]) for name, folder in folders.items()}
@@ -226,31 +208,16 @@ def _count_intervals(given: str | None) -> int | None:
     return sys.maxsize
 
 
-def _time_steps(given: str | None) -> dict[str, float | str | None]:
-    """Return the time steps of an option as written: numbers, or with a unit; None if none."""
+def _time_step(given: str | None) -> float | str | None:
+    """Return the time step of an option as written: a number, or with a unit; None if none."""
     if given is None:
-        return {"": None}
-    names = [name.strip() for name in given.split(",")]
-    if len(set(names)) < len(names) or not all(names):
-        raise ValueError(f"--time-step {given}: empty or twice the same; list different time steps")
-    return {name: float(name) if name.replace(".", "", 1).isdigit() else name for name in names}
-
-
-def _tell_grids(
-    console: Console, audits: dict[str, Audit], out: Path, overwrite: bool, as_json: bool
-) -> None:
-    """Write and print what the audits of several time steps say."""
-    table = compare_grids(audits)
-    path = out / TIME_STEPS
-    write_csv(path, [table], overwrite=overwrite)
-    if as_json:
-        written = [path, *(out / name for name in audits)]
-        print_json({"time_steps": records(table), "written": [str(one) for one in written]})
-        return
-    print_grids(console, table)
-    console.print(f"Model estimates, not facts.\n\nAudit folders: {out}", markup=False)
-    one = out / next(iter(audits))
-    console.print(f"To read one: {shlex.join(['butfor', 'report', str(one)])}", markup=False)
+        return None
+    if "," in given:
+        raise ValueError(
+            f"--time-step {given}: an audit has one time step; audit each into a folder of its "
+            "own, and compare them with the loop of docs/your-own-log.md"
+        )
+    return float(given) if given.replace(".", "", 1).isdigit() else given
 
 
 def _workers(threads: int | None, scheduler: str | None, local_cluster: int | None) -> Workers:

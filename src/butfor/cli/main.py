@@ -24,13 +24,18 @@ COMMANDS = {
     "report": "Write an audit as one HTML file to read and print; it works offline.",
     "export": "Write an audit's results as CSV files: estimates, checks, outcomes, policy, "
     "episodes, steps.",
-    "labels": "Compare counterfactuals with noise on states and with noise on what nature decides.",
     "study": "Run an experiment in the simulator and write it up as an article.",
     "review": "Let clinicians judge the flagged cases of an audit in their browser.",
     "agreement": "Measure how well reviewers agree, and estimate the policy's value from their "
     "answers.",
     "doctor": "Check that everything works here: packages, kernels, folders, figures, browser, "
     "extras.",
+}
+
+
+# commands of the version before, and what to do instead
+GONE = {
+    "labels": "compare them in Python with the loop of docs/labels.md; butfor audit has --noise-on",
 }
 
 
@@ -59,6 +64,12 @@ class Commands(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = {name: Command(name, help=line) for name, line in COMMANDS.items()}
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return a command; one that is gone says what to do instead."""
+        if name in GONE:
+            ctx.fail(f"butfor {name} is gone; {GONE[name]}")
+        return super().get_command(ctx, name)
 
 
 app = typer.Typer(

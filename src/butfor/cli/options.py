@@ -14,13 +14,6 @@ Log = Annotated[
     ),
 ]
 StudyFile = Annotated[Path, typer.Option("--study", help="Study file that describes the log.")]
-Target = Annotated[
-    str,
-    typer.Option(
-        help="'learn', a table of states, actions and probabilities, or 'log': the policy whose "
-        "columns the study file names (target_action, target_probability)."
-    ),
-]
 Targets = Annotated[
     list[str] | None,
     typer.Option(

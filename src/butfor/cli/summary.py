@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from butfor.audit.audit import Audit
-from butfor.audit.grids import COMPARED
 from butfor.cli.output import make_table, records
 from butfor.evaluate.wording import (
     Digits,
@@ -99,32 +98,6 @@ def _without_nobody(counts: pd.DataFrame) -> pd.DataFrame:
     if counts.loc[none].sum() + counts[none].sum():
         return counts
     return counts.drop(index=none, columns=none)
-
-
-def print_grids(console: Console, table: pd.DataFrame) -> None:
-    """Print a comparison of time steps (`compare_grids`)."""
-    rows = table.to_dict("records")
-    columns = (">Time step", ">Decisions", ">Rows merged", ">Steps added", ">Cells carried")
-    log = (
-        (
-            row["time_step"],
-            row["decisions"],
-            row["merged"],
-            f"{row['added']} ({percent(row['added'] / row['decisions'])})",
-            row["carried"],
-        )
-        for row in rows
-    )
-    console.print("\n[bold]What time steps make of the log[/bold]", make_table(columns, log))
-    values = table.set_index("time_step")[list(COMPARED)].dropna(axis=1, how="all").T
-    spread = values.max(axis=1) - values.min(axis=1)
-    digits = digits_for(values.to_numpy().ravel())
-    estimates = (
-        (name, *map(digits.value, row), digits.size(spread[name]))
-        for name, row in zip(values.index, values.to_numpy(), strict=True)
-    )
-    heads = ("", *(f">{step}" for step in values), ">Largest difference")
-    console.print("[bold]Mean return by time step[/bold]", make_table(heads, estimates))
 
 
 def outcomes_table(counts: pd.DataFrame) -> Table:

@@ -73,7 +73,7 @@ def walk_hidden(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> kernels.HiddenSteps:
-    """Walk through both worlds of each episode, step by step; see `walk_through`."""
+    """Walk through both worlds of each episode, step by step; see `Replay.steps`."""
     posterior = trace_posterior(chain.episodes, chain.model, chain.pairs.behavior, threads=threads)
     episode, row, weight = posterior.transitions
     size = chain.model.n_states * chain.model.n_actions

@@ -64,7 +64,6 @@ from .sepsis import simulate_sepsis as simulate_sepsis
 from .suffixes import step_values as step_values
 from .sums import add_exactly as add_exactly
 from .walk import Judged as Judged
-from .walk import Rare as Rare
 from .walk import Record as Record
 from .walk import Steps as Steps
 from .walk import exact_outcomes as exact_outcomes

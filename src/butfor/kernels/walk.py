@@ -49,14 +49,6 @@ class Record(NamedTuple):
     beyond: Beyond
 
 
-@by_reference
-class Rare(NamedTuple):
-    """States that a pass does not follow because they are too improbable."""
-
-    negligible: float
-    left_out: NDArray[np.float64]  # [n] their mass, written
-
-
 def make_record(problem: Problem, steps: Steps, counts: NDArray[np.int64], thin: float) -> Record:
     """Return where one thread notes its steps."""
     size = problem.dynamics.states * problem.dynamics.actions
@@ -65,16 +57,16 @@ def make_record(problem: Problem, steps: Steps, counts: NDArray[np.int64], thin:
 
 
 @bare
-def exact_outcomes(first, last, problem, work, judged, rare):
+def exact_outcomes(first, last, problem, work, judged, negligible):
     """Push the state distribution of episodes first .. last - 1 through their chains.
 
     Past the observed end the rows are P and the target, and what follows from a state is known by
-    the number of steps left. From a state that has less than `rare.negligible` probability at a
-    step the model alone takes over. Writes to `judged` and `rare`. Returns -1, or the first step
-    that is impossible under the model or the behavior.
+    the number of steps left. From a state that has less than `negligible` probability at a step the
+    model alone takes over. Writes to `judged`. Returns -1, or the first step that is impossible
+    under the model or the behavior.
     """
     for episode in range(first, last):
-        impossible = walk_episode(problem, work, judged, episode, rare, None)
+        impossible = walk_episode(problem, work, judged, episode, negligible, None)
         if impossible >= 0:
             return impossible
     return -1
@@ -94,7 +86,7 @@ def walk_episodes(first, last, problem, work, judged, own_row, own_offsets, reco
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             own[own_row[i]] += 1.0
             add_own(problem.factors, work.known, i, 1.0)
-        impossible = walk_episode(problem, work, judged, episode, None, record)
+        impossible = walk_episode(problem, work, judged, episode, 0.0, record)
         if impossible >= 0:
             return impossible
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
@@ -106,11 +98,11 @@ def walk_episodes(first, last, problem, work, judged, own_row, own_offsets, reco
 
 
 @part
-def walk_episode(problem, work, judged, episode, rare, record):
+def walk_episode(problem, work, judged, episode, negligible, record):
     """Push one episode through its chain.
 
-    `rare` and `record` may be None: numba then compiles a pass without what they ask for. Only a
-    pass with a record goes on past the observed end, where rows are those of the model.
+    `record` may be None: numba then compiles a pass without what it asks for. Only a pass with a
+    record goes on past the observed end, where rows are those of the model; it follows every state.
     """
     log, target, kept = problem.log, problem.target, work.kept
     dynamics = problem.dynamics
@@ -139,8 +131,7 @@ def walk_episode(problem, work, judged, episode, rare, record):
             s = now_states[slot]
             here, worth = now[s], now_worth[s]
             now[s], now_worth[s] = 0.0, 0.0
-            if rare is not None and here < rare.negligible:
-                rare.left_out[episode] += here
+            if record is None and here < negligible:
                 left = length - t + log.left[episode]
                 total += add_known(judged, episode, s, here, worth, left)
                 continue

@@ -42,6 +42,7 @@ from butfor.log.variables import (
     check_outcomes,
     check_variables,
     count_levels,
+    decided_by_nature,
     project,
     ravel,
     step_variable,
@@ -640,7 +641,12 @@ class Episodes:
         )
 
     def state_labels(self, *names: str) -> Integers:
-        """Map each state to the combination of these variables' levels, [S]: for `labels=`."""
+        """Map each state to the combination of these variables' levels, [S]: for `labels=`.
+
+        By default those that nature decides: all but the variables with the name of an action
+        variable, which record what was just decided, such as a treatment flag.
+        """
+        names = names or decided_by_nature(self.state_variables, self.action_variables)
         if self.combinations is None:
             return project(self.state_variables, *names)
         known = [variable.name for variable in self.state_variables]

@@ -65,6 +65,19 @@ def unravel(variables: Sequence[Variable], index: NDArray[Any]) -> dict[str, NDA
     return dict(zip(names, np.unravel_index(index, sizes), strict=True))
 
 
+def decided_by_nature(state: Sequence[Variable], actions: Sequence[Variable]) -> tuple[str, ...]:
+    """Names of the state variables that do not share their name with an action variable."""
+    decided = {variable.name for variable in actions}
+    names = tuple(variable.name for variable in state if variable.name not in decided)
+    if not names:
+        raise ValueError(
+            "every state variable has the name of an action variable "
+            f"({', '.join(repr(variable.name) for variable in state)}), which leaves nothing "
+            "for nature to decide; name the variables whose noise carries over"
+        )
+    return names
+
+
 def project(variables: Sequence[Variable], *names: str) -> Integers:
     """Map each index over `variables` to the index over the named ones, which keep their order."""
     known = [variable.name for variable in variables]

@@ -37,7 +37,7 @@ class Credible:
     """Counterfactuals of n episodes in B models drawn from the posterior, as central intervals.
 
     This is statistical uncertainty: how precisely the counts of the log determine the model. It
-    covers neither the mechanism (see `counterfactual_bounds`) nor what the states leave out.
+    covers neither the mechanism (see `Replay.bounds`) nor what the states leave out.
 
     Of `estimates`, "MB" is the policy's value, from where the episodes began. "CF (these patients)"
     is the mean counterfactual return of just these episodes, whose luck is held fixed: it is no

@@ -110,9 +110,10 @@ class SlowPush:
     ) -> None:
         def one_pass(one: One) -> tuple[Floats, Floats, Floats]:
             engine = engine_of(one)
-            mass, expected, *_ = engine.outcomes(
-                negligible=negligible, draws=1, seed=0, threads=1, progress=None
-            )
+            if negligible:
+                mass, expected = engine.push(negligible, threads=1)
+            else:
+                mass, expected, *_ = engine.outcomes(draws=1, seed=0, threads=1, progress=None)
             return mass, expected, engine.values[0]
 
         found = []

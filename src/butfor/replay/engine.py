@@ -53,13 +53,12 @@ class Engine(Protocol):
     def outcomes(
         self,
         *,
-        negligible: float,
         draws: int,
         seed: int,
         threads: int | None,
         progress: Progress | None,
     ) -> Found:
-        """Outcome probabilities, expected returns, mass cut off and unsupported mass."""
+        """Outcome probabilities, expected returns and unsupported mass."""
 
     def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
         """Outcomes, with their unsupported mass, and steps."""

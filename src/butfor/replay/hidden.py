@@ -70,23 +70,19 @@ class HiddenEngine:
     def outcomes(
         self,
         *,
-        negligible: float,
         draws: int,
         seed: int,
         threads: int | None,
         progress: Progress | None,
     ) -> Found:
-        """Exact outcome probabilities and expected returns; no mass cut off or unsupported."""
+        """Exact outcome probabilities and expected returns; no mass unsupported."""
         replay = self.replay
-        if negligible:
-            raise ValueError("negligible: not available with a hidden state; leave it out")
         found = exact_outcomes(self.chain, replay.discount, threads=threads, progress=progress)
-        none = np.zeros(len(replay.log))
-        return Found(*found, none, none)
+        return Found(*found, np.zeros(len(replay.log)))
 
     def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
         """Outcomes, with an unsupported mass of 0, and steps."""
-        found = self.outcomes(negligible=0.0, draws=1, seed=0, threads=threads, progress=progress)
+        found = self.outcomes(draws=1, seed=0, threads=threads, progress=progress)
         return found, self.steps(probability=False, threads=threads, progress=None)
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:

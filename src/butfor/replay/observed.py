@@ -127,31 +127,36 @@ class ObservedEngine:
     def outcomes(
         self,
         *,
-        negligible: float,
         draws: int,
         seed: int,
         threads: int | None,
         progress: Progress | None,
     ) -> Found:
-        """Outcome probabilities, expected returns, mass cut off and unsupported mass, exact."""
-        marked, end = (self.model, None) if negligible else self._marked
-        found = self._push(self._prepare(marked), negligible, threads, progress)
+        """Outcome probabilities, expected returns and unsupported mass, exact."""
+        marked, end = self._marked
+        probability, expected = self._push(self._prepare(marked), 0.0, threads, progress)
         if end is None:
-            none = np.zeros(len(self.replay.log))
-            return Found(*found, None if negligible or self._made_up.any() else none)
-        probability, mass = _give_back(found[0], end)
-        return Found(probability, *found[1:], mass)
+            none = None if self._made_up.any() else np.zeros(len(expected))
+            return Found(probability, expected, none)
+        probability, mass = _give_back(probability, end)
+        return Found(probability, expected, mass)
+
+    def push(self, negligible: float, *, threads: int | None) -> tuple[Floats, Floats]:
+        """Outcome probabilities and expected returns, nearly exact.
+
+        From a state with less than `negligible` probability at a step the model alone takes over.
+        """
+        return self._push(self._prepare(self.model), negligible, threads, None)
 
     def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
         """Outcomes, with their unsupported mass, and steps, in one pass if possible."""
         marked, end = self._marked
         probability, expected, steps = self._walk(marked, False, threads, progress)
-        none = np.zeros(len(expected))
         if end is None:
             mass = self.unsupported(threads=threads)
         else:
             probability, mass = _give_back(probability, end)
-        return Found(probability, expected, none, mass), steps
+        return Found(probability, expected, mass), steps
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
         """Follow each counterfactual step by step."""
@@ -319,24 +324,23 @@ class ObservedEngine:
         negligible: float,
         threads: int | None,
         progress: Progress | None,
-    ) -> tuple[Floats, Floats, Floats]:
-        """Push the state distribution of each episode through its chain, exactly."""
+    ) -> tuple[Floats, Floats]:
+        """Push the state distribution of each episode through its chain."""
         problem, values, outcomes, spaces = prepared
         count = len(problem.log.start)
         judged = kernels.Judged(
             self.discounts, values, outcomes, np.zeros((count, outcomes.shape[2])), np.zeros(count)
         )
-        rare = kernels.Rare(float(negligible), np.zeros(count))
         self.run(
             lambda first, last, work: kernels.exact_outcomes(
-                first, last, problem, work, judged, rare
+                first, last, problem, work, judged, negligible
             ),
             problem=problem,
             spaces=spaces,
             threads=threads,
             progress=progress,
         )
-        return judged.outcome_mass, judged.expected_return, rare.left_out
+        return judged.outcome_mass, judged.expected_return
 
     def _walk(
         self,

@@ -23,7 +23,6 @@ class Found(NamedTuple):
 
     probability: Floats  # [n, O + 1]
     expected_return: Floats  # [n]
-    left_out: Floats  # [n] mass that was cut off
     unsupported: Floats | None  # [n]; None: it needs a separate pass
     return_error: Floats | None = None  # [n] standard error of the expected return
 
@@ -41,7 +40,6 @@ class Counterfactuals:
     action_noise: str
     mechanism: Mechanism | None = None  # None: Gumbel-Max
     draws: int | None = None  # None: exact; otherwise probabilities are shares of this many draws
-    left_out: Floats | None = None  # [n] mass that continued by the model alone; None: no such mass
     return_error: Floats | None = None  # [n] Monte Carlo standard error; None: not estimated
     usual_outcome: NDArray[np.int64] | None = None  # [n] see `compared`
 

@@ -104,15 +104,12 @@ class ParticleEngine:
     def outcomes(
         self,
         *,
-        negligible: float,
         draws: int,
         seed: int,
         threads: int | None,
         progress: Progress | None,
     ) -> Found:
         """Shares of particles by outcome, their mean return and its standard error."""
-        if negligible:
-            raise ValueError("negligible: particles leave nothing out; leave it out")
         end, earned = self.walk.returns(
             self._episodes(seed), draws, self.replay.discount, threads=threads, progress=progress
         )
@@ -275,7 +272,7 @@ class ParticleEngine:
         if count > 1:
             error = earned.std(axis=1, ddof=1) / np.sqrt(count)
         none = np.zeros(len(earned))
-        return Found((end[:, :, None] == ends).mean(axis=1), earned.mean(axis=1), none, none, error)
+        return Found((end[:, :, None] == ends).mean(axis=1), earned.mean(axis=1), none, error)
 
     @cached_property
     def _first(self) -> Codes:

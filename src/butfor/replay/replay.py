@@ -407,7 +407,6 @@ class Replay:
     def outcomes(
         self,
         *,
-        negligible: float = 0.0,
         draws: int = DRAWS,
         seed: int | None = None,
         threads: int | None = None,
@@ -417,11 +416,6 @@ class Replay:
 
         Parameters
         ----------
-        negligible : optional
-            In a large model the mass of an episode spreads over many states. A state that a step
-            reaches with less mass than this continues by the model alone, as if nothing were known
-            about the patient; `left_out` [n] is the mass that did. No probability is off by more
-            than that, and no expected return by more than that times the range of returns.
         draws, seed
             Only for a factored model whose states cannot be enumerated: probabilities are shares of
             this many draws. The result has their standard errors. The seed is by default that of
@@ -429,21 +423,18 @@ class Replay:
         threads, progress
             Number of threads; a function called with (episodes done, total).
         """
-        if not 0 <= negligible < 1:
-            raise ValueError(f"negligible {negligible}: give a probability below 1, or 0 for none")
         number = check_whole(draws, "draws", 1, "a whole number") if self.engine.drawn else None
         chosen = self.seed if seed is None else seed
 
         def compute() -> Counterfactuals:
             found = self.engine.outcomes(
-                negligible=negligible, draws=draws, seed=chosen, threads=threads, progress=progress
+                draws=draws, seed=chosen, threads=threads, progress=progress
             )
             if found.unsupported is not None:
                 self._kept[("support",)] = found.unsupported
-            return self._outcomes(found, number, found.left_out if negligible else None)
+            return self._outcomes(found, number)
 
-        key = ("outcomes", negligible, (number, chosen) if number else None)
-        return self._once(key, compute)
+        return self._once(("outcomes", (number, chosen) if number else None), compute)
 
     def steps(
         self,
@@ -507,8 +498,9 @@ class Replay:
         if ("steps", False) not in self._kept:
             found, steps = self.engine.everything(threads=threads, progress=progress)
             number = DRAWS if self.engine.drawn else None
-            key = ("outcomes", 0.0, (number, self.seed) if number else None)
-            self._kept[key] = self._outcomes(found, number)
+            self._kept[("outcomes", (number, self.seed) if number else None)] = self._outcomes(
+                found, number
+            )
             self._kept[("steps", False)] = steps
             self._kept[("support",)] = found.unsupported
         return self
@@ -638,9 +630,8 @@ class Replay:
         Episode `course[i]` of the other question has the course of episode i.
         """
         told, support = other.outcomes(), other.support()[course]
-        exact = np.zeros(len(support))  # nothing is left out
-        found = Found(told.probability[course], told.expected_return[course], exact, support)
-        self._kept[("outcomes", 0.0, None)] = self._outcomes(found, None)
+        found = Found(told.probability[course], told.expected_return[course], support)
+        self._kept[("outcomes", None)] = self._outcomes(found, None)
         self._kept[("support",)] = support
         return self
 
@@ -660,12 +651,10 @@ class Replay:
             )
         if outcomes.draws is not None:
             raise ValueError("the counterfactuals are shares of draws; give exact ones")
-        self._kept[("outcomes", 0.0, None)] = outcomes
+        self._kept[("outcomes", None)] = outcomes
         return self
 
-    def _outcomes(
-        self, found: Found, draws: int | None, left_out: Floats | None = None
-    ) -> Counterfactuals:
+    def _outcomes(self, found: Found, draws: int | None) -> Counterfactuals:
         return Counterfactuals(
             episodes=self.log,
             probability=found.probability,
@@ -677,7 +666,6 @@ class Replay:
             action_noise=self.action_noise,
             mechanism=self.mechanism,
             draws=draws,
-            left_out=left_out,
             return_error=found.return_error,
         )
 

@@ -42,9 +42,7 @@ def usual_course(replay: Replay) -> Usual:
     if len(stopped):
         # a counterfactual under the behavior itself repeats the record and then goes on
         same = replay.part(stopped).ask(target=usual_policy(replay), action_noise="shared")
-        found = same.engine.outcomes(
-            negligible=0.0, draws=DRAWS, seed=replay.seed, threads=None, progress=None
-        )
+        found = same.engine.outcomes(draws=DRAWS, seed=replay.seed, threads=None, progress=None)
         returns[stopped] = found.expected_return
         outcome[stopped] = most_likely(found.probability)
     return Usual(returns, outcome)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +17,6 @@ import uvicorn
 
 from butfor.audit.audit import load_for_readers
 from butfor.present.charts.save import chart_bundle
-from butfor.review.connections import Listening, limit_log, protocol_of
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
@@ -24,6 +25,9 @@ from butfor.review.shown import AuditReview
 from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import check_reviewer
 
+MOST_CONNECTIONS = 512  # open at once; requests on others are answered with 503
+BACKLOG = 128  # connections that wait; asyncio accepts as many in a row
+LINES, LINE_SECONDS = 5, 60.0  # that one place in the code may log in this time
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -120,8 +124,10 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http=protocol_of(listening),
-                loop="asyncio",  # the one that calls `Listening.accept`
+                http="h11",
+                loop="asyncio",
+                limit_concurrency=MOST_CONNECTIONS,
+                backlog=BACKLOG,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -159,21 +165,53 @@ def check_coordinators(names: Sequence[str], tokens: Tokens | None) -> None:
             )
 
 
-def listen(address: Address) -> Listening:
+def listen(address: Address) -> socket.socket:
     """Return a listening socket, so that the port is known before the app is created.
 
     The socket names its protocol because asyncio sets TCP_NODELAY only on those that do; without
     it, a page that follows a post waits 40 ms for the browser to acknowledge its headers.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = Listening(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.limit(shared=address.behind_tls)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
-        listening.listen(256)  # from now on a request waits instead of being refused
+        listening.listen(BACKLOG)  # from now on a request waits instead of being refused
     except OSError as error:
         listening.close()
         where = f"{address.host}, port {address.port}"
         raise OSError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
     return listening
+
+
+class FewLines(logging.Filter):
+    """Lets a place in the code log a few lines a minute, and tells how many were left out.
+
+    When no file may be opened any more, asyncio logs thousands of lines a second, which would fill
+    the disk that the verdicts are on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._logged: dict[tuple[str, int], tuple[float, int]] = {}  # since when, how many
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a record."""
+        place = record.pathname, record.lineno
+        since, count = self._logged.get(place, (self._clock(), 0))
+        if self._clock() - since >= LINE_SECONDS:
+            if count > LINES:
+                record.msg = f"{record.msg} ({count - LINES} like it were not logged)"
+            since, count = self._clock(), 0
+        self._logged[place] = since, count + 1
+        return count < LINES
+
+
+FEW_LINES = FewLines()
+
+
+def limit_log() -> None:
+    """Let the server log a few lines a minute from each place in the code."""
+    for name in ("asyncio", "uvicorn.error", "butfor.review"):
+        logging.getLogger(name).addFilter(FEW_LINES)

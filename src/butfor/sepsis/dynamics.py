@@ -212,7 +212,7 @@ def pomdp(
     """Return the true model with these variables hidden; the clinician may have seen them.
 
     Its logs are those of `simulate(...).hide(*hidden)`. `labels` [1440] are as for
-    `TabularPOMDP.from_arrays`, for instance `nature_labels` of a log.
+    `TabularPOMDP.from_arrays`, for instance `Episodes.state_labels`.
     """
     seen = seen_variables(hidden)
     return TabularPOMDP.from_arrays(

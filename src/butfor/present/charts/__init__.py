@@ -4,7 +4,6 @@ from .confounding import confounding_chart as confounding_chart
 from .glance import glance_datasets as glance_datasets
 from .glance import glance_template as glance_template
 from .influence import influence_chart as influence_chart
-from .labels import labels_chart as labels_chart
 from .outcome_table import outcome_table_chart as outcome_table_chart
 from .rows import changes_chart as changes_chart
 from .rows import estimates_chart as estimates_chart

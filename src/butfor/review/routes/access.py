@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, quote
 from fastapi import Depends, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
-from butfor.review.connections import Connection
 from butfor.review.routes.sessions import FailedSignIns, Session, Sessions, Tokens
 from butfor.review.shown import AuditReview, Viewer
 from butfor.review.verdicts import RefusedError, ReviewError, check_reviewer
@@ -133,18 +132,8 @@ def _address(request: Request) -> str:
 
 
 async def wait_after_failures(request: Request) -> None:
-    """Let addresses wait from which somebody tried wrong tokens.
-
-    Meanwhile their connections make room, or a few of these attempts would keep everybody out.
-    """
-    delay = find_access(request).failures.delay(_address(request))
-    connection: Connection | None = request.scope.get("state", {}).get("connection")
-    if connection is None or not delay:
-        await asyncio.sleep(delay)
-        return
-    connection.due = True
-    await asyncio.sleep(delay)
-    connection.due = False
+    """Let addresses wait from which somebody tried wrong tokens."""
+    await asyncio.sleep(find_access(request).failures.delay(_address(request)))
 
 
 def sign_in(request: Request, name: str, token: str) -> Session:

@@ -24,7 +24,7 @@ from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_value, value_tables
-from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
+from butfor.replay.replay import Replay
 from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import Mask, Truth, brier
 from butfor.types import Floats
@@ -201,7 +201,7 @@ def answers(question: Question) -> dict[str, Floats]:
             if question.ends is None:
                 continue
             used, horizon = question.ends.with_labels(vital_signs(log)), log.horizon + 1
-        result = counterfactual_outcomes(log, used, target, mechanism=mechanism, horizon=horizon)
+        result = Replay(log, used, target, mechanism=mechanism, horizon=horizon).outcomes()
         found[name] = result.probability
     outcomes = value_tables(model, target, horizon=log.horizon)[1]
     found[ALONE] = outcomes[log.horizon, log.first_state]
@@ -211,10 +211,10 @@ def answers(question: Question) -> dict[str, Floats]:
 def bound(question: Question) -> dict[str, Floats]:
     """Return the lowest and highest outcome probabilities by class of mechanisms, [m, O, 2]."""
     log = question.log.select(np.arange(min(BOUNDED, len(question.log))))
-    plain = counterfactual_bounds(log, question.model, question.target).probability
+    plain = Replay(log, question.model, question.target).bounds().probability
     horizon = log.horizon + (question.ends is not None)
     signs = (question.ends or question.model).with_labels(vital_signs(log))
-    labeled = counterfactual_bounds(log, signs, question.target, horizon=horizon).probability
+    labeled = Replay(log, signs, question.target, horizon=horizon).bounds().probability
     return dict(zip(CLASSES, (*plain, labeled[1]), strict=True))
 
 

@@ -110,7 +110,7 @@ def _draw_frame(episodes: Episodes, position: int, draws: Draws) -> pd.DataFrame
     if wanted not in ids:
         raise ValueError(
             f"no draws of episode {wanted!r}; draw them with "
-            f"sample_counterfactuals(episodes.select([{position}]), ...)"
+            f"Replay(episodes.select([{position}]), ...).draws()"
         )
     if draws.episodes.state_variables != episodes.state_variables:
         raise ValueError(
