@@ -250,3 +250,14 @@ def test_all_seen_means_that_nothing_is_hidden():
         plain, states=[bf.Variable("ward", ("a", "b", "c", "d"))]
     )
     assert model.hidden_variables == ()
+
+
+@pytest.mark.parametrize("name", ["PomdpFile", "read_pomdp_file"])
+def test_readers_of_files_that_are_gone_name_the_new_way(name):
+    words = f"butfor.interop.{name} is gone: .* from arrays: TabularPOMDP.from_arrays, or Tabu"
+    with pytest.raises(ImportError, match=words):
+        getattr(bf.interop, name)
+    with pytest.raises(ImportError, match=words):
+        exec(f"from butfor.interop import {name}")
+    with pytest.raises(AttributeError, match="has no attribute 'read_file'"):
+        _ = bf.interop.read_file
