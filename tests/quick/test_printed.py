@@ -41,7 +41,7 @@ def test_help_keeps_what_is_in_brackets(command):
 
 
 def test_some_help_has_brackets():
-    assert any("[noise]" in text for text in help_texts("labels"))
+    assert any("[noise]" in text for text in help_texts("audit"))
 
 
 @pytest.mark.parametrize("make", [sepsis_audit, trade_audit])

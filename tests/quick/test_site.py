@@ -10,7 +10,7 @@ from butfor.cli.main import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = {page.stem: page.read_text() for page in (DOCS / "reference").glob("*.md")}
-MODULES = {"charts", "graph", "hidden", "interop", "sepsis"}
+MODULES = {"charts", "graph", "hidden", "interop", "mechanisms", "sepsis"}
 
 
 def cells(text):

@@ -56,7 +56,10 @@ def audit(
     smoothing: options.Smoothing = 0.0,
     noise_on: Annotated[
         str | None,
-        typer.Option(help="State variables that nature decides, separated by commas."),
+        typer.Option(
+            help="State variables that nature decides, separated by commas; by default those of "
+            "[noise] in the study file."
+        ),
     ] = None,
     flags: options.Flags = FLAGS,
     review_size: Annotated[

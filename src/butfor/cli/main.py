@@ -35,7 +35,7 @@ COMMANDS = {
 
 # commands of the version before, and what to do instead
 GONE = {
-    "labels": "compare them in Python with the loop of docs/labels.md; butfor audit has --noise-on",
+    "labels": "compare both noises with the loop of docs/labels.md; butfor audit has --noise-on",
 }
 
 
