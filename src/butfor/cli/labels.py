@@ -13,8 +13,9 @@ from rich.markup import escape
 from butfor.audit.settings import AuditSettings
 from butfor.audit.source import compare_log
 from butfor.cli import options
-from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, progress_bar, records
+from butfor.cli.output import Terminal, exit_on_error, print_json, progress_bar, records
 from butfor.cli.summary import outcomes_table
+from butfor.cli.tables import make_table
 from butfor.evaluate.wording import counted, digits_for
 from butfor.replay.labels import LabelComparison
 

@@ -32,6 +32,7 @@ from butfor.hidden.pairs import behavior_arrays, check_log, prepare_pairs
 from butfor.hidden.policies import BeliefPolicy, LatentPolicy, Policy, check_hidden_policy
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import total_by
+from butfor.printed import Printed
 from butfor.random import check_seed
 from butfor.types import Floats, Progress
 
@@ -40,8 +41,8 @@ Guess = dict[tuple[str, str], Floats]
 BEHAVIOR = ("behavior", "")
 
 
-@dataclass(frozen=True, eq=False)
-class BehaviorFit:
+@dataclass(frozen=True, eq=False, repr=False)
+class BehaviorFit(Printed):
     """A behavior on hidden states, learned from a log."""
 
     policy: LatentPolicy
@@ -50,8 +51,8 @@ class BehaviorFit:
     restarts: pd.DataFrame  # one row per restart: log_likelihood, iterations, converged
 
 
-@dataclass(frozen=True, eq=False)
-class PomdpFit:
+@dataclass(frozen=True, eq=False, repr=False)
+class PomdpFit(Printed):
     """A model with a hidden state, learned from a log: the best restart, and a table of all.
 
     Where `restarts` of nearly equal log-likelihood differ in value, the log does not tell which is

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor.checks import check_whole
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import TabularMDP
+from butfor.printed import Printed
 from butfor.replay.outcomes import Counterfactuals, rank_flags
 from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
@@ -49,8 +50,8 @@ def nature_labels(episodes: Episodes, *names: str) -> Integers:
     return episodes.state_labels(*(names or nature_variables(episodes)))
 
 
-@dataclass(frozen=True, eq=False)
-class Noise:
+@dataclass(frozen=True, eq=False, repr=False)
+class Noise(Printed):
     """Counterfactuals of a log with noise on one kind of label."""
 
     labels: Integers  # [S + O]
