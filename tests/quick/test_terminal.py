@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.cli.output import Terminal, exit_on_error, make_table, say
+from butfor.cli.output import Terminal, exit_on_error, say
 from butfor.cli.summary import print_audit
+from butfor.cli.tables import make_table
 from butfor.evaluate.wording import visible
 from tests.builders import ward_log
 

@@ -21,6 +21,7 @@ from butfor.evaluate.experts import (
 )
 from butfor.evaluate.finding import Reviewed
 from butfor.log.sources import read_columns
+from butfor.printed import Printed
 from butfor.types import Floats
 
 COLUMNS = ("id", "observed_outcome", "observed_return", "expected_return", "rank", "control")
@@ -31,8 +32,8 @@ class NoEstimateError(ValueError):
     """There is no experts' view; the message says why."""
 
 
-@dataclass(frozen=True, eq=False)
-class ExpertValue:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExpertValue(Printed):
     """The value of a policy according to experts, and what it rests on."""
 
     value: float  # nan: of the flagged or of all others no case has its answers yet

@@ -10,14 +10,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.log.variables import Variable, describe_action, describe_states
+from butfor.printed import Printed
 from butfor.types import Floats
 
 Counts = NDArray[np.int64]
 POLICY_TABLES = ("state", "variable", "action")
 
 
-@dataclass(frozen=True, eq=False)
-class PolicyView:
+@dataclass(frozen=True, eq=False, repr=False)
+class PolicyView(Printed):
     """A policy in the logged states, weighted by how often decisions were made there."""
 
     counts: Counts  # [S, A] decisions in the log

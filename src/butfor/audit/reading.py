@@ -22,6 +22,7 @@ from butfor.log.combinations import MOST_STATES
 from butfor.log.recorded import FILLED, RAW, TIME
 from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.log.variables import count_levels
+from butfor.printed import Table
 
 LONG = ("episodes", "steps")  # tables that grow with the log
 PLACES = {"length": WHOLE, "rank": WHOLE, "control": FLAG}  # read of all episodes in any case
@@ -134,7 +135,7 @@ def sizes(meta: Meta) -> tuple[int, int]:
 def _read_table(
     path: Path, schema: Any, read: Callable[[Path], pd.DataFrame] = read_columns
 ) -> pd.DataFrame:
-    table: pd.DataFrame = _told(path, read)
+    table = Table(_told(path, read))
     for field in schema:
         name, kind = field.name, field.type
         if name not in table and name in ADDED.get(path.stem, {}):

@@ -28,6 +28,7 @@ from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.models.row_policy import RowPolicy, row_policy
+from butfor.printed import Printed
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
 from butfor.replay.usual import censoring_hazard
@@ -74,8 +75,8 @@ def check_censoring(evaluation: Evaluation, log: Episodes) -> None:
         )
 
 
-@dataclass(frozen=True)
-class AuditSettings:
+@dataclass(frozen=True, repr=False)
+class AuditSettings(Printed):
     """The choices for an audit: see `audit_log`, and `audit_into` for the detail."""
 
     target: str | Path = LEARN

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from butfor.audit.audit import load_for_readers
 from butfor.cli.options import Json
-from butfor.cli.output import Terminal, exit_on_error, make_table, print_json
+from butfor.cli.output import Terminal, exit_on_error, print_json
+from butfor.cli.tables import make_table
 from butfor.evaluate.agreement import Agreement
 from butfor.evaluate.wording import counted
 from butfor.present.experts import experts_view

@@ -16,7 +16,8 @@ from butfor.audit.audit import Audit
 from butfor.audit.compare import compare_audits
 from butfor.audit.spreadsheet import write_csv
 from butfor.cli import options
-from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, records, say
+from butfor.cli.output import Terminal, exit_on_error, print_json, records, say
+from butfor.cli.tables import make_table
 from butfor.evaluate.wording import digits_for, in_words, plural
 from butfor.log.whole_files import check_new_file, whole_file
 

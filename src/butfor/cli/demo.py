@@ -20,8 +20,9 @@ from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
 from butfor.cli.beside import second_process
 from butfor.cli.options import Json, Verbose
-from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, progress_bar, records
+from butfor.cli.output import Terminal, exit_on_error, print_json, progress_bar, records
 from butfor.cli.summary import audit_as_json, print_audit
+from butfor.cli.tables import make_table
 from butfor.evaluate.rehearsal import rehearse
 from butfor.evaluate.wording import digits_for
 from butfor.log.episodes import Episodes

@@ -16,7 +16,8 @@ import typer
 
 import butfor as bf
 from butfor.cli.options import Json
-from butfor.cli.output import Terminal, make_table, print_json, progress_bar, say
+from butfor.cli.output import Terminal, print_json, progress_bar, say
+from butfor.cli.tables import make_table
 from butfor.cli.versions import required, version_of, versions
 from butfor.kernels import compiled
 from butfor.types import Stages

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from butfor.cli.options import Log, Overwrite, source_of
-from butfor.cli.output import Terminal, exit_on_error, make_table, say
+from butfor.cli.output import Terminal, exit_on_error, say
+from butfor.cli.tables import make_table
 from butfor.log.draft import draft
 from butfor.log.whole_files import check_new_file, whole_file
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from importlib import import_module
@@ -36,6 +38,21 @@ COMMANDS = {
 # commands of the version before, and what to do instead
 GONE = {
     "labels": "compare both noises with the loop of docs/labels.md; butfor audit has --noise-on",
+}
+
+# how to write what an older encoding of a terminal or a file does not have; all else becomes "?"
+SPELLED = {
+    "\N{MINUS SIGN}": "-",
+    "\N{EN DASH}": "-",
+    "…": "...",
+    "“": '"',
+    "”": '"',
+    "’": "'",
+    "→": "->",
+    "×": "x",
+    "≤": "<=",
+    "±": "+/-",
+    "\N{NO-BREAK SPACE}": " ",
 }
 
 
@@ -90,12 +107,28 @@ def run() -> None:
     """
     # for what Arrow allocates internally, which `reused_memory` does not reach
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    replace_in_output()
     try:
         app()
     except SystemExit as leaving:
         _leave(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
     except KeyboardInterrupt:  # before the command itself handles it
         _leave(130)
+
+
+def replace_in_output() -> None:
+    """Replace what the encoding of the output lacks: a finished audit must not fail over it."""
+    codecs.register_error("spelled", _spell)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="spelled")
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(SPELLED.get(character, "?") for character in missing), error.end
 
 
 def _leave(code: int) -> None:

@@ -1,12 +1,13 @@
-"""Tables, progress bars, errors and JSON, as every command prints them."""
+"""Progress bars, errors and JSON, as every command prints them."""
 
 from __future__ import annotations
 
 import errno
 import json
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,9 +15,7 @@ from typing import Any
 
 import pandas as pd
 import typer
-from rich import box
-from rich.console import Console, JustifyMethod
-from rich.markup import escape
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -25,7 +24,6 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from butfor.evaluate.wording import visible
@@ -43,22 +41,8 @@ class Terminal(Console):
 
 def say(message: object, *, error: bool = False) -> None:
     """Print a line as it is, on the standard output or the standard error."""
-    typer.echo(visible(str(message)), err=error)
-
-
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table of texts, which are not read as markup.
-
-    A column whose name starts with > is right-aligned; without any name there is no header.
-    """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
-    for name in columns:
-        justify: JustifyMethod = "right" if name[:1] == ">" else "left"
-        # a word that is wider than its column goes on in the next line: nothing is cut off
-        table.add_column(escape(name.removeprefix(">")), justify=justify, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
-    return table
+    # the stream itself: typer would write UTF-8 to one that says it takes ASCII
+    typer.echo(visible(str(message)), file=sys.stderr if error else sys.stdout)
 
 
 def print_json(content: Any) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from butfor.audit.audit import Audit
-from butfor.cli.output import make_table, records
+from butfor.cli.output import records
+from butfor.cli.tables import FittedTable, make_table
 from butfor.evaluate.wording import (
     Digits,
     counted,
@@ -100,7 +100,7 @@ def _without_nobody(counts: pd.DataFrame) -> pd.DataFrame:
     return counts.drop(index=none, columns=none)
 
 
-def outcomes_table(counts: pd.DataFrame) -> Table:
+def outcomes_table(counts: pd.DataFrame) -> FittedTable:
     """Return counts of episodes, observed by counterfactual outcome, as a table to print."""
     return make_table(["", *(f">{name}" for name in counts)], counts.itertuples(name=None))
 
@@ -219,7 +219,7 @@ def _why_none(audit: Audit) -> str:
     return ": the policy changes the likeliest outcome of none of them"
 
 
-def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> Table:
+def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> FittedTable:
     outcomes = audit.meta.outcome_names
     digits = digits_for(flagged["difference"], rate=audit.is_rate)
     unit = capitalized(clock.unit)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from butfor.printed import Printed
 from butfor.types import Floats
 
 Ratings = NDArray[np.int64]
@@ -44,8 +45,8 @@ class PairKappa:
     kappa: Measure
 
 
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, repr=False)
+class Agreement(Printed):
     """All measures of agreement for one run."""
 
     stays: int  # rated by at least two reviewers

@@ -17,6 +17,7 @@ from butfor.evaluate.estimators.table import ESTIMATORS
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.intervals import BY_MODEL, LEARNED, NONE, Intervals, possible_returns
 from butfor.evaluate.refit import group_episodes
+from butfor.printed import Table
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
@@ -84,7 +85,7 @@ def compare_policies(
             reason = LEARNED if flattered else pair.reason
             ends = NONE if reason else pair.interval(gap, resamples, seed, confidence)
             rows.append((estimator, side.name, first.name, value, gap, *ends, reason))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return Table(rows, columns=COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from butfor.evaluate.finding import (
     find,
 )
 from butfor.evaluate.wording import digits_for
+from butfor.printed import Printed
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
@@ -41,8 +42,8 @@ ADVICE = {
 PROMISING = "Promising, but not yet a reason to act."  # better, but a check calls for caution
 
 
-@dataclass(frozen=True)
-class Conclusion:
+@dataclass(frozen=True, repr=False)
+class Conclusion(Printed):
     """What follows from all checks together."""
 
     light: str  # "red": do not act; "amber": caution; "unknown": no alarm, and no proof either

@@ -21,6 +21,7 @@ from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import values_and_chances
+from butfor.printed import Printed
 from butfor.random import numbered_keys
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
@@ -33,8 +34,8 @@ Learned = TabularMDP | FactoredModel
 Learn = Callable[[Episodes], tuple[Learned, Policy]]  # log -> (model, target)
 
 
-@dataclass(frozen=True, eq=False)
-class CrossFitted:
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossFitted(Printed):
     """Value of the procedure that learned the target, by split and half of the log, [K, 2].
 
     Each half is evaluated in its own model, with the target of the other half; estimates are the

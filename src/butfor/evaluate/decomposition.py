@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.models.mdp import total_by
+from butfor.printed import Printed
 from butfor.replay.outcomes import Counterfactuals
 from butfor.types import Floats
 
@@ -28,8 +29,8 @@ COLUMNS = [
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class Pieces:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pieces(Printed):
     """Sums of `piece_columns` over the episodes of each piece."""
 
     whole: Floats  # [1, 4] all episodes

@@ -30,6 +30,7 @@ from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
 from butfor.models.row_policy import RowPolicy
+from butfor.printed import Table
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.replay.outcomes import Counterfactuals
@@ -288,7 +289,7 @@ def estimate_sample(
     table = [
         (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name]) for name in names
     ]
-    return pd.DataFrame(table, columns=COLUMNS)
+    return Table(table, columns=COLUMNS)
 
 
 def _these(

@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 
 from butfor.checks import check_choice, check_confidence
 from butfor.evaluate.betting import Drawn, betting_interval
+from butfor.printed import Printed
 from butfor.types import Floats
 
 INTERVALS = ("anytime", "fixed")
@@ -95,8 +96,8 @@ class StratumView:
         return (1 - answered / self.episodes) * self.deviation**2 / answered
 
 
-@dataclass(frozen=True)
-class SampleValue:
+@dataclass(frozen=True, repr=False)
+class SampleValue(Printed):
     """The value of a policy according to experts, with its interval."""
 
     value: float  # nan: flagged or all other episodes have no answer yet

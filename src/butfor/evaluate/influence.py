@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from butfor.printed import Printed
 from butfor.types import Floats
 
 LESS = 0.5  # by how much a group counts less: not by 1, so that no state-action pair is lost
 
 
-@dataclass(frozen=True, eq=False)
-class Influence:
+@dataclass(frozen=True, eq=False, repr=False)
+class Influence(Printed):
     """How much each of some groups of episodes adds to an estimate."""
 
     of_group: Floats  # [G]

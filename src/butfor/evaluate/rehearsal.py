@@ -22,6 +22,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, project
 from butfor.models.planning import state_values
 from butfor.models.transitions import Transitions
+from butfor.printed import Printed
 from butfor.random import numbered_keys
 from butfor.types import Floats, Integers, Progress
 
@@ -31,8 +32,8 @@ COLUMNS = ["hidden", "promised", "judged", "error"]
 Part = Episodes | Transitions  # some of a log: its episodes, or what was counted in them
 
 
-@dataclass(frozen=True, eq=False)
-class Rehearsal:
+@dataclass(frozen=True, eq=False, repr=False)
+class Rehearsal(Printed):
     """What the method promises here, and by how much it would have been wrong without a variable.
 
     The table has one row per variable, or group of variables, that was hidden: the value that the

@@ -14,14 +14,15 @@ from butfor.checks import check_choice, check_whole
 from butfor.graph.tables import level_code
 from butfor.graph.worlds import Key, Node, TooManyWorldsError, Worlds, draw_worlds, enumerate_worlds
 from butfor.log.variables import Variable
+from butfor.printed import Printed
 from butfor.types import Floats
 
 MOST_WORLDS = 2_000_000  # partial worlds that enumeration may hold in memory
 METHODS = ("auto", "exact", "sampled")
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Printed):
     """Probabilities of the requested levels, or of an event: one number, `float(answer)`."""
 
     variables: tuple[Variable, ...]  # one per axis, none for an event

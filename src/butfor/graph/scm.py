@@ -26,14 +26,15 @@ from butfor.graph.worlds import FACTUAL, Key, Node, draw_worlds, factual_nodes, 
 from butfor.log.variables import Variable
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
+from butfor.printed import Printed
 
 Targets = str | Sequence[str] | Mapping[str, Any]  # names, or an event {name: level or levels}
 Mechanisms = Mechanism | Mapping[str, Mechanism] | None
 DRAWS = 100_000
 
 
-@dataclass(frozen=True, eq=False)
-class DiscreteSCM:
+@dataclass(frozen=True, eq=False, repr=False)
+class DiscreteSCM(Printed):
     """Variables, a table for each given its parents, and the mechanism behind each table.
 
     Each variable has its own noise, independent of the others': everything that two variables

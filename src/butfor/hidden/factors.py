@@ -25,6 +25,7 @@ from butfor.log.variables import (
     ravel,
     unravel,
 )
+from butfor.printed import Printed
 from butfor.types import Floats, Integers
 
 ACTION = "action:"  # prefix of action variables: a state variable may have the same name
@@ -43,8 +44,8 @@ class Layout(NamedTuple):
     cell: dict[str, Places]  # by variable with a table: [E] flat position of its factor
 
 
-@dataclass(frozen=True, eq=False)
-class Factored:
+@dataclass(frozen=True, eq=False, repr=False)
+class Factored(Printed):
     """A model with a hidden state and known structure, described variable by variable.
 
     Given the state and the action, variables move independently of each other: a static one never,

@@ -18,13 +18,14 @@ from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.log.variables import project
 from butfor.models.mdp import total_by
+from butfor.printed import Printed
 from butfor.random import episode_keys
 from butfor.threads import in_blocks
 from butfor.types import Floats, Integers, Keys, Offsets, Progress
 
 
-@dataclass(frozen=True, eq=False)
-class LatentPosterior:
+@dataclass(frozen=True, eq=False, repr=False)
+class LatentPosterior(Printed):
     """The posterior of the hidden state at each step of n episodes, given all observations.
 
     A row is a step of an episode or its end: episode i has the rows offsets[i] + i up to

@@ -37,6 +37,7 @@ from butfor.hidden.policies import (
 )
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import total_by
+from butfor.printed import Printed
 from butfor.random import check_seed
 from butfor.types import Floats, Progress
 
@@ -45,8 +46,8 @@ Guess = dict[tuple[str, str], Floats]
 BEHAVIOR = ("behavior", "")
 
 
-@dataclass(frozen=True, eq=False)
-class BehaviorFit:
+@dataclass(frozen=True, eq=False, repr=False)
+class BehaviorFit(Printed):
     """A behavior on hidden states, learned from a log."""
 
     policy: LatentPolicy
@@ -55,8 +56,8 @@ class BehaviorFit:
     restarts: pd.DataFrame  # one row per restart: log_likelihood, iterations, converged
 
 
-@dataclass(frozen=True, eq=False)
-class PomdpFit:
+@dataclass(frozen=True, eq=False, repr=False)
+class PomdpFit(Printed):
     """A model with a hidden state, learned from a log: the best restart, and a table of all.
 
     Where `restarts` of nearly equal log-likelihood differ in value, the log does not tell which is

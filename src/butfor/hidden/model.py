@@ -24,13 +24,14 @@ from butfor.log.variables import (
 )
 from butfor.models.given import check_sparse_rows
 from butfor.models.mdp import TabularMDP
+from butfor.printed import Printed
 from butfor.types import Floats, Integers
 
 CLASSES = 64  # of labels: rows without a common class have no label in common
 
 
-@dataclass(frozen=True, eq=False)
-class TabularPOMDP:
+@dataclass(frozen=True, eq=False, repr=False)
+class TabularPOMDP(Printed):
     """A model with H hidden states, of which episodes show only observations.
 
     A state with an outcome is an end: reaching it ends the episode, so it has no rows. Rewards
@@ -158,6 +159,12 @@ class TabularPOMDP:
             observation_variables=seen,
             action_variables=check_variables(count if actions is None else actions, "action"),
             reward_seen=False,
+        )
+
+    def _title(self) -> str:
+        return (
+            f"TabularPOMDP of {self.n_states:,} hidden states, {self.n_actions} actions and "
+            f"{self.n_observations:,} observations"
         )
 
     @property

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_distributions, check_integers, check_policy
+from butfor.printed import Printed
 from butfor.types import Floats, Integers
 
 
-@dataclass(frozen=True, eq=False)
-class FiniteController:
+@dataclass(frozen=True, eq=False, repr=False)
+class FiniteController(Printed):
     """A policy with M memory nodes: the node decides the action, and each observation moves it."""
 
     action: Floats  # [M, A] distribution of the action in each node
@@ -75,15 +76,15 @@ class FiniteController:
         return len(self.action)
 
 
-@dataclass(frozen=True, eq=False)
-class LatentPolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class LatentPolicy(Printed):
     """A policy that sees the hidden state: for simulation, or a behavior that saw more."""
 
     table: Floats  # [H, A]
 
 
-@dataclass(frozen=True, eq=False)
-class BeliefPolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class BeliefPolicy(Printed):
     """A policy on beliefs: the distribution of the hidden state given the history.
 
     The history is the observations and the policy's own actions, without rewards. `act` takes

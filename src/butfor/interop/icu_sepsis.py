@@ -19,6 +19,7 @@ from butfor.checks import check_policy
 from butfor.log.variables import Outcome
 from butfor.models.mdp import TabularMDP
 from butfor.models.simulate import simulate_model
+from butfor.printed import Printed
 from butfor.types import Floats
 
 PACKAGE = "icu_sepsis"
@@ -43,8 +44,8 @@ FEATURES = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class IcuSepsis:
+@dataclass(frozen=True, eq=False, repr=False)
+class IcuSepsis(Printed):
     """The model and the meaning of its states; 713 to 715 are ends and never visited."""
 
     model: TabularMDP  # 716 states, 25 actions, outcomes died and survived

@@ -18,14 +18,15 @@ from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
 from butfor.log.sources import Log, load_log
 from butfor.log.variables import Variable, count_levels, ravel, unravel
+from butfor.printed import Printed
 from butfor.types import Floats
 
 MISSING = ("error", "uniform")
 ANY = EMPTY_CELL  # in place of a level: every level matches
 
 
-@dataclass(frozen=True, eq=False)
-class TablePolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class TablePolicy(Printed):
     """A policy that depends on some of the state variables, for logs of any number of them."""
 
     columns: tuple[int, ...]  # positions of these variables among all

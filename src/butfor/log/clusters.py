@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_whole
+from butfor.printed import Printed
 from butfor.random import check_seed
 from butfor.types import Floats
 
@@ -21,8 +22,8 @@ APART = 0.5  # standard deviations from the mean, from which on a column names a
 LARGE = 100_000  # number of rows above which centers are learned from batches
 
 
-@dataclass(frozen=True, eq=False)
-class Clusters:
+@dataclass(frozen=True, eq=False, repr=False)
+class Clusters(Printed):
     """Centers of groups of similar rows; new rows belong to the nearest one."""
 
     columns: tuple[str, ...]  # [d]

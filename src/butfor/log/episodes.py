@@ -47,11 +47,12 @@ from butfor.log.variables import (
     ravel,
     step_variable,
 )
+from butfor.printed import Printed
 from butfor.types import Floats, Integers, Offsets
 
 
-@dataclass(frozen=True, eq=False)
-class Episodes:
+@dataclass(frozen=True, eq=False, repr=False)
+class Episodes(Printed):
     """A log: N transitions of n episodes.
 
     The state of a row is a mixed-radix index over `state_variables`, most significant first;
@@ -340,6 +341,22 @@ class Episodes:
             next_state=reached,
             combinations=codes.astype(np.int16),
         )
+
+    def _title(self) -> str:
+        return f"Episodes: {len(self):,} with {len(self.state):,} decisions"
+
+    def _facts(self) -> dict[str, Any]:
+        side = None if self.side is None else list(self.side.columns)
+        return {
+            "horizon": self.horizon,
+            "states": self.n_states,
+            "state variables": self.state_variables,
+            "actions": self.n_actions,
+            "action variables": self.action_variables,
+            "outcomes": self.outcomes,
+            "without outcome": self.none_name,
+            "side columns": side,
+        }
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.checks import MOST_NUMBERED, REWARDS, find_absurd
+from butfor.printed import Printed, describe
 from butfor.types import Integers
 
 NO_OUTCOME = "no outcome"  # what the end of an episode without an outcome is called
 SWITCHES = (("off", "on"), ("no", "yes"))  # levels of variables that are told by their names alone
 
 
-@dataclass(frozen=True)
-class Variable:
+@dataclass(frozen=True, repr=False)
+class Variable(Printed):
     """One named variable of a state or an action, with its levels in order."""
 
     name: str
@@ -29,6 +30,12 @@ class Variable:
     # how long before it the previous decision was made, by level, in the study's unit of time
     durations: tuple[float, ...] = ()
     clock: bool = False  # counts the steps of an episode; its last level is the horizon
+
+    def _title(self) -> str:
+        return f"Variable {self.name}: {describe(self.levels)}"
+
+    def _facts(self) -> dict[str, object]:
+        return {}
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 
 from butfor import kernels
 from butfor.mechanisms.protocol import check_rows
+from butfor.printed import Printed
 from butfor.types import Floats
 
 
-@dataclass(frozen=True, eq=False)
-class RowBounds:
+@dataclass(frozen=True, eq=False, repr=False)
+class RowBounds(Printed):
     """Lowest and highest expected value under a row, over two classes of mechanisms."""
 
     any: Floats  # [2] or [m, 2] lowest and highest over all mechanisms

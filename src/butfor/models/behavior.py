@@ -13,11 +13,12 @@ from butfor.models.backoff import fit_counts, make_cases
 from butfor.models.factored import ACTION, Factor
 from butfor.models.fit_factored import counted_factor
 from butfor.models.predictor import Codes
+from butfor.printed import Printed
 from butfor.types import Floats
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredBehavior:
+@dataclass(frozen=True, eq=False, repr=False)
+class FactoredBehavior(Printed):
     """P(a | x) = prod_k P(a_k | some state variables, earlier action variables)."""
 
     state_variables: tuple[Variable, ...]

@@ -33,6 +33,7 @@ from butfor.log.variables import (
 )
 from butfor.models.mdp import TabularMDP, assemble, check_mdp, total_by
 from butfor.models.predictor import Codes, Predictor
+from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
@@ -40,8 +41,8 @@ CLOCK = "clock"  # the source of a factor that counts steps
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
 
 
-@dataclass(frozen=True, eq=False)
-class Factor:
+@dataclass(frozen=True, eq=False, repr=False)
+class Factor(Printed):
     """P(level | parents) of one variable of the next state, or of the end.
 
     A parent is a state variable before the step ("pulse"), an action variable ("action.dose") or a
@@ -56,6 +57,9 @@ class Factor:
     strength: float = math.nan  # of the back-off of "counts", in cases
     score: float = math.nan  # mean log score of a case that was left out of what was learned
     every: bool = False  # the back-off of "counts" drops each parent in turn, not only the last
+
+    def _title(self) -> str:
+        return f"{self.variable or 'end'} | {', '.join(self.parents) or 'nothing'}"
 
     @property
     def levels(self) -> int:
@@ -91,8 +95,8 @@ class Factor:
 AnyFactor = Factor | Predictor
 
 
-@dataclass(frozen=True, eq=False)
-class Rewards:
+@dataclass(frozen=True, eq=False, repr=False)
+class Rewards(Printed):
     """Mean reward of a transition, by parents (as of a `Factor`) and end (none last)."""
 
     parents: tuple[str, ...]
@@ -103,8 +107,8 @@ class Rewards:
         return Factor("reward", self.parents, self.table, self.table, "given").rows(codes)
 
 
-@dataclass(frozen=True, eq=False)
-class Learning:
+@dataclass(frozen=True, eq=False, repr=False)
+class Learning(Printed):
     """How a model was learned from a log: see `fit_factored`."""
 
     learner: Any = "counts"
@@ -113,8 +117,8 @@ class Learning:
     numbers: Collection[str] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class FactoredModel(Printed):
     """P(x' | x, a) = prod_j P(x'_j | parents of j), and an end o ~ P(o | x', x, a).
 
     Each factor is a mechanism with its own noise, and the noises are independent: given the logged
@@ -161,6 +165,19 @@ class FactoredModel:
                 check_distributions(factor.table.reshape(-1, expected[-1]), what)
         if self.combinations is not None:
             check_combinations(self.state_variables, self.combinations)
+
+    def _title(self) -> str:
+        return f"FactoredModel of {self.n_states:,} states and {self.n_actions} actions"
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "state variables": self.state_variables,
+            "action variables": self.action_variables,
+            "outcomes": self.outcomes,
+            "factors": self.factors,
+            "rewards by": ("end", *self.rewards.parents),
+            "more": ".describe() has sources, parents and scores",
+        }
 
     @property
     def n_states(self) -> int:

@@ -16,11 +16,12 @@ from butfor.models.features import make_features
 from butfor.models.learners import clone_learner
 from butfor.models.policies import greedy
 from butfor.models.simulate_factored import simulate_factored
+from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
 
-@dataclass(frozen=True, eq=False)
-class FittedQ:
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedQ(Printed):
     """Estimated values of actions; called with level codes it is the greedy policy."""
 
     fitted: tuple[Any, ...]  # [A] regressors: features of a state → value of the action

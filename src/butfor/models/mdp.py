@@ -15,11 +15,12 @@ from butfor.checks import check_distributions
 from butfor.log.combinations import discount_states
 from butfor.log.variables import Outcome, check_outcomes
 from butfor.models.given import given_rows
+from butfor.printed import Printed
 from butfor.types import Floats, Integers, Offsets
 
 
-@dataclass(frozen=True, eq=False)
-class TabularMDP:
+@dataclass(frozen=True, eq=False, repr=False)
+class TabularMDP(Printed):
     """P(next | state, action) as sparse rows, row s A + a; next state S + o is outcome o.
 
     Outcomes are absorbing: nothing follows them and nothing is earned there. The reward of an entry
@@ -97,6 +98,17 @@ class TabularMDP:
             durations=_check_durations(durations, states),
         )
         return model if labels is None else model.with_labels(labels)
+
+    def _title(self) -> str:
+        return f"TabularMDP of {self.n_states:,} states and {self.n_actions} actions"
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "possible transitions": len(self.next_state),
+            "outcomes": self.outcomes,
+            "ends": self.terminal,
+            "prior": self.prior,
+        }
 
     @property
     def n_states(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.models.learners import Learned
+from butfor.printed import Printed
 from butfor.types import Floats
 
 Codes = dict[str, NDArray[np.intp]]  # level codes [m] by the name of a parent
@@ -16,8 +17,8 @@ Codes = dict[str, NDArray[np.intp]]  # level codes [m] by the name of a parent
 BLOCK = 1 << 17  # rows that are predicted together
 
 
-@dataclass(frozen=True, eq=False)
-class Predictor:
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor(Printed):
     """P(level | parents) as a calibrated classifier predicts it, of a variable or of the end.
 
     The same as a `Factor`, where a table of all combinations of parents would be too large.

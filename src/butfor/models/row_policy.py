@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.models.behavior import FactoredBehavior, fit_behavior
+from butfor.printed import Printed
 from butfor.types import Floats
 
 
-@dataclass(frozen=True, eq=False)
-class RowPolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class RowPolicy(Printed):
     """A target that decides by more than the state: what it does is known in each row of a log.
 
     Importance weights use each row's own probabilities (`Episodes.target_probability`). A model

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.log.variables import Variable, count_levels, unravel
+from butfor.printed import Printed
 
 Levels = str | Sequence[str]
 GROUPS = ("state", "action")
 
 
-@dataclass(frozen=True)
-class Rules:
+@dataclass(frozen=True, repr=False)
+class Rules(Printed):
     """What a plan must not do; see `policy_iteration`.
 
     Parameters

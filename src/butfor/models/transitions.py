@@ -16,13 +16,14 @@ from butfor.log.variables import Outcome, Variable, count_levels, project, unrav
 from butfor.models.factored import ACTION, NEXT
 from butfor.models.mdp import total_by
 from butfor.models.predictor import Codes
+from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
 BLOCK = 1 << 20  # rows of a log that are counted at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Transitions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Transitions(Printed):
     """The m distinct transitions of a log, with counts and sums of rewards that add up over logs.
 
     What is learned from transitions costs as much as there are distinct ones, however long the log.

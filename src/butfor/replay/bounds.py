@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.printed import Printed
 from butfor.types import Floats
 
 CLASSES = ("any", "stable")
 ROUNDING = 1e-9  # smaller differences count as 0
 
 
-@dataclass(frozen=True, eq=False)
-class Bounds:
+@dataclass(frozen=True, eq=False, repr=False)
+class Bounds(Printed):
     """Lowest and highest counterfactual of each of n episodes, over two classes of mechanisms.
 
     The first axis is the class: all mechanisms, then those that satisfy counterfactual stability.

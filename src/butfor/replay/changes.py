@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import describe_action
+from butfor.printed import Printed
 from butfor.types import Floats
 
 RARE = 0.005  # changes less probable than this are not listed
 
 
-@dataclass(frozen=True, eq=False)
-class Changes:
+@dataclass(frozen=True, eq=False, repr=False)
+class Changes(Printed):
     """The best result that 0, 1, …, C changed actions could have had in each of n episodes."""
 
     episodes: Episodes

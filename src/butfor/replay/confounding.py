@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.checks import check_room
 from butfor.models.mdp import TabularMDP
+from butfor.printed import Printed
 from butfor.replay.bounds import ROUNDING
 from butfor.replay.observed import ObservedEngine
 from butfor.replay.replay import Replay
@@ -26,8 +27,8 @@ CAVEAT = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class ConfoundingBounds:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfoundingBounds(Printed):
     """Lowest and highest value of the target, and of each of n episodes, for G values of gamma.
 
     The last axis is lowest, highest. See `confounding_bounds` for what gamma means, and for what

@@ -17,6 +17,7 @@ from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.draw_factored import draw_factored
 from butfor.models.fit import check_rules
 from butfor.models.posterior import Drawn, Posterior, check_cells, fixed_weights
+from butfor.printed import Printed, Table
 from butfor.random import check_seed
 from butfor.replay.chosen import Chosen, central, check_positions
 from butfor.replay.drawn import OTHER_WEIGHTS, Push, SlowPush, count_others, draw_all
@@ -32,8 +33,8 @@ FAINT = 1e-6  # probability of a state below which factored models alone say how
 BLOCK = 32  # episodes at a time; does not depend on the threads, so sums stay the same
 
 
-@dataclass(frozen=True, eq=False)
-class Credible:
+@dataclass(frozen=True, eq=False, repr=False)
+class Credible(Printed):
     """Counterfactuals of n episodes in B models drawn from the posterior, as central intervals.
 
     This is statistical uncertainty: how precisely the counts of the log determine the model. It
@@ -343,6 +344,6 @@ def _intervals(
         mean_return=part.spread(means[:, 0]),
         mean_weaker=part.spread(means[:, 1]),
         mean_stronger=part.spread(means[:, 2]),
-        estimates=pd.DataFrame(estimates, columns=["estimator", "value", "low", "high"]),
+        estimates=Table(estimates, columns=["estimator", "value", "low", "high"]),
         outcome_names=log.outcome_names,
     )

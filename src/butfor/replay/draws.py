@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
+from butfor.printed import Printed
 from butfor.types import Floats, Integers
 
 
-@dataclass(frozen=True, eq=False)
-class Draws:
+@dataclass(frozen=True, eq=False, repr=False)
+class Draws(Printed):
     """Counterfactual trajectories of n episodes, `draws` of each, over at most `horizon` steps.
 
     States S + o are outcomes; -1 fills the steps after an end. With a hidden state, `state` holds

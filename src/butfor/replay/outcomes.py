@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
+from butfor.printed import Printed
 from butfor.types import Floats
 
 DRAWS = 200  # by default, where probabilities are shares of draws
@@ -27,8 +28,8 @@ class Found(NamedTuple):
     return_error: Floats | None = None  # [n] standard error of the expected return
 
 
-@dataclass(frozen=True, eq=False)
-class Counterfactuals:
+@dataclass(frozen=True, eq=False, repr=False)
+class Counterfactuals(Printed):
     """What would have happened to each of n episodes under the target policy."""
 
     episodes: Episodes  # cut at the horizon
@@ -100,6 +101,20 @@ class Counterfactuals:
                 "most_likely": names[self.most_likely],
             }
         )
+
+    def _title(self) -> str:
+        return f"Counterfactuals of {len(self.episodes):,} episodes"
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "outcomes": self.outcome_names,
+            "computed": "exactly" if self.draws is None else f"from {self.draws} draws each",
+            "mechanism": self.mechanism,
+            "action noise": self.action_noise,
+            "horizon": self.horizon,
+            "discount": self.discount,
+            "more": ".table() by outcome, .frame() by episode",
+        }
 
     def table(self, *, expected: bool = False) -> pd.DataFrame:
         """Count episodes by observed (rows) and counterfactual outcome (columns).

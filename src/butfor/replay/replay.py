@@ -23,6 +23,7 @@ from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import estimate_behavior, join_steps
 from butfor.models.row_policy import RowPolicy, check_rows
+from butfor.printed import Printed
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
@@ -52,8 +53,8 @@ ACTION_NOISES = ("shared", "fresh")
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class Replay:
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Replay(Printed):
     """The question what would have happened to each logged episode under the target policy.
 
     Parameters
@@ -202,6 +203,22 @@ class Replay:
 
     def __len__(self) -> int:
         return len(self.log)
+
+    def _title(self) -> str:
+        return f"Replay of {len(self):,} episodes"
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "target": self.target,
+            "behavior": self.behavior if self.behavior_given else "estimated from the log",
+            "mechanism": self.mechanism,
+            "action noise": self.action_noise,
+            "noise": self.noise,
+            "horizon": self.horizon,
+            "discount": self.discount,
+            "answers": ".outcomes(), .steps(), .draws(), .bounds(), .fewest_changes()",
+        }
 
     # the question
 

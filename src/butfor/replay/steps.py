@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
+from butfor.printed import Printed
 from butfor.types import Floats
 
 NEGLIGIBLE = 0.05  # below this influence a step is simulation: no probability changes by more
@@ -18,8 +19,8 @@ THIN = 10  # fewer similar past cases are thin evidence
 SPARSE = 0.05  # steps with less mass without an outcome are ignored in `evidence_min`
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
+@dataclass(frozen=True, eq=False, repr=False)
+class Steps(Printed):
     """Influence, evidence and probabilities of n counterfactuals at each step up to the horizon H.
 
     All fields but `probability` are about the mass that has no outcome before a step. *Similar past

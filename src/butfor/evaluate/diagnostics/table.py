@@ -26,6 +26,7 @@ from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
 from butfor.models.cases import CaseCounter
 from butfor.models.walk_factored import Moved
+from butfor.printed import Table
 from butfor.replay.replay import Replay, refuse_hidden
 
 COLUMNS = ["check", "value", "light", "sentence"]
@@ -152,7 +153,7 @@ def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
         ]
     rows.append(null_row(*sample.null))
     rows.append(("hidden causes", float("nan"), UNKNOWN, HIDDEN_CAUSES))
-    return pd.DataFrame([row for row in rows if row is not None], columns=COLUMNS)
+    return Table([row for row in rows if row is not None], columns=COLUMNS)
 
 
 def _overlap(sample: Sample) -> Row:
