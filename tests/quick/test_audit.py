@@ -207,7 +207,7 @@ def test_a_flag_says_over_which_mechanisms_it_keeps_its_sign():
     bounds = Bounds(
         expected_return=spans,
         probability=np.zeros((2, 3, 1, 2)),
-        observed_return=np.zeros(3),
+        usual_return=np.zeros(3),
         outcome_names=["none"],
     )
     assert bounds.survives.tolist() == ["any", "stable", ""]

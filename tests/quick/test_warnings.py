@@ -25,6 +25,7 @@ class Summed:
         self.logged = self.columns
         self.episodes, self.effective = sample.episodes, sample.effective
         self.spread, self.followers = sample.spread, sample.followers
+        self.continued = sample.continued
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ def test_equal_returns_have_nothing_to_disagree_about(stays):
     sample.columns = replace(
         sample.columns,
         **{name: getattr(sample.columns, name)[:1] for name in (
-            "episodes", "returns", "weighted_return", "value", "counterfactual",
+            "episodes", "recorded", "returns", "weighted_return", "value", "counterfactual",
             "ratio", "earned", "base", "surprise",
         )},
     )  # fmt: skip

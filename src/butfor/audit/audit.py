@@ -18,11 +18,17 @@ from butfor.audit.folders import Kind, read_settled, whole_folder
 from butfor.audit.meta import META, SIGN, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.policy import PolicyView, share_changed
-from butfor.audit.reading import check_digests, count_decisions, read_rehearsal, read_tables
+from butfor.audit.reading import (
+    check_digests,
+    count_decisions,
+    name_truly,
+    read_rehearsal,
+    read_tables,
+)
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
-from butfor.evaluate.estimators.table import CROSS_FITTED
-from butfor.evaluate.finding import FRESH, OBSERVED, REPLAYED, Reviewed, Scale
+from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, RECORDS
+from butfor.evaluate.finding import FRESH, REPLAYED, Reviewed, Scale
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import counted, digits_for, in_words, share, visible
 from butfor.log.checksums import sha256_of
@@ -90,12 +96,14 @@ class Audit:
         """Return what was observed and three estimates, cross-fitted ones if there are any."""
         found = self.estimates.set_index("estimator")
         fresh = [name for name in CROSS_FITTED if name in found.index] or ["MB", "CF"]
-        rows = found.loc[[name for name in ("Observed", "WIS", *fresh) if name in found.index]]
+        rows = found.loc[[name for name in (*RECORDS, "WIS", *fresh) if name in found.index]]
         digits = digits_for(rows["value"], rate=self.is_rate)
-        lines = []
+        lines, width = [], max(18, *(len(name) + 1 for name in rows.index))
         for row in rows.itertuples():
             span = digits.span(row.low, row.high)
-            lines.append(f"  {row.Index:18}{digits.value(row.value)}{f' ({span})' * bool(span)}")
+            lines.append(
+                f"  {row.Index:{width}}{digits.value(row.value)}{f' ({span})' * bool(span)}"
+            )
         return lines
 
     @property
@@ -114,20 +122,26 @@ class Audit:
         )
 
     def scale(self) -> Scale:
-        """Return how findings are told: per 100 episodes if all are followed to their end."""
+        """Return how findings are told: per 100 episodes if their ends are known or expected."""
         digits = digits_for(self.estimates["value"], rate=self.is_rate)
         outcomes = sorted(self.meta.outcome_details, key=lambda outcome: outcome.reward)
-        if self.meta.counts.censored or not outcomes or not self.meta.counts.episodes:
+        continued = self.meta.usual_chances
+        censored = self.meta.counts.censored and continued is None
+        if censored or not outcomes or not self.meta.counts.episodes:
             return Scale(digits)
         table = self.outcome_table(expected=True) / self.meta.counts.episodes
-        shares = {OBSERVED: table.sum(axis=1), REPLAYED: table.sum(axis=0)}
-        if self.meta.fresh_chances is not None:
-            shares[FRESH] = pd.Series(self.meta.fresh_chances, self.meta.outcome_names)
+        recorded, shares = table.sum(axis=1), {REPLAYED: table.sum(axis=0)}
+        for source, known in ((CONTINUED, continued), (FRESH, self.meta.fresh_chances)):
+            if known is not None:
+                shares[source] = pd.Series(known, self.meta.outcome_names)
+        if continued is None:
+            shares[OBSERVED] = recorded
         named = [outcomes[0].name, outcomes[-1].name]
         if len(outcomes) <= 2 and max(share[self.meta.none] for share in shares.values()) < SAME:
             bad = [outcome.name for outcome in outcomes if outcome.bad]
             named = bad[:1] or named[1:]  # the other one is the rest
         named = list(dict.fromkeys(named))
+        shares[OBSERVED] = recorded
         chances = {source: share[named].tolist() for source, share in shares.items()}
         return Scale(digits, named, chances)
 
@@ -354,7 +368,7 @@ class Audit:
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         return cls(
             meta=meta,
-            **read_tables(path, meta, states, shown=shown),
+            **name_truly(read_tables(path, meta, states, shown=shown), meta),
             **stored._asdict(),
             clusters=clusters,
             rehearsal=read_rehearsal(path / "rehearsal.parquet", meta),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from butfor.evaluate.diagnostics.lights import ALARMS, UNKNOWN, worst_light
-from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.estimators.table import CROSS_FITTED, compared_with
 from butfor.evaluate.finding import (
     BETTER,
     MIXED,
@@ -234,9 +234,10 @@ def _fresh_light(estimates: pd.DataFrame) -> str:
     """Return the light of the cross-fitted estimates: red if one is below what was observed."""
     found = estimates.set_index("estimator")
     rows = found.loc[[name for name in CROSS_FITTED if name in found.index]]
-    if "Observed" not in found.index or not len(rows):
+    name = compared_with(found.index)
+    if name not in found.index or not len(rows):
         return UNKNOWN
-    observed = found.loc["Observed", "value"]
+    observed = found.loc[name, "value"]
     if (rows["value"] < observed).any():
         return "red"
     return "amber" if (rows["low"] <= observed).any() else "green"

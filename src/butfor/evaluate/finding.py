@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, compared_with
 from butfor.evaluate.wording import Digits, digits_for
 
 BETTER, WORSE, UNCLEAR, MIXED = "better", "worse", "unclear", "mixed"  # than what was observed
@@ -20,8 +20,10 @@ LOOKS = {
     MIXED: "looks better by one estimate and worse by another",
 }
 EXPECT = {BETTER: "it to do better", WORSE: "it to do worse", UNCLEAR: "no clear difference"}
-OBSERVED, REPLAYED, FRESH = "Observed", "CF", "MB (cross-fitted)"  # whose numbers are told
+REPLAYED, FRESH = "CF", "MB (cross-fitted)"  # whose numbers are told
 BY_MODEL = ("MB", REPLAYED)
+TOLD = (OBSERVED, CONTINUED, "WIS", *BY_MODEL, *CROSS_FITTED)  # in sentences and short tables
+STOPPED = "as some episodes stop early"
 TIE = 1e-9  # of the largest size: values closer together are the same
 WHOLE = 1.0  # differences per 100 from which on whole numbers tell enough
 
@@ -40,8 +42,8 @@ class Reviewed:
 class Scale:
     """How a finding is told: in outcomes per 100 episodes where they are known, and in returns.
 
-    `chances` has the chance of each of the named `outcomes` by source: "Observed", "CF",
-    "MB (cross-fitted)".
+    `chances` has the chance of each of the named `outcomes` by source: "Observed", "Observed,
+    continued" if there are such, "CF", "MB (cross-fitted)".
     """
 
     digits: Digits
@@ -53,7 +55,7 @@ class Scale:
     ) -> str:
         """Return chances, if known, and value; the `first` say what they are compared with."""
         told = f"{self.digits.value(value)} against {self.digits.value(observed)}"
-        happened = self.chances.get(OBSERVED)
+        happened = self.chances.get(compared_with(self.chances))
         if happened is None or chances is None:
             return f"{'average return ' * first}{told}" if not self.digits.rate else told
         parts = []
@@ -64,6 +66,16 @@ class Scale:
         if self.digits.rate:
             return whole
         return f"{whole}; average return {told if first else self.digits.value(value)}"
+
+    def recorded(self, value: float | None) -> str:
+        """Return what was recorded, where the model continues it; None: it is not known."""
+        if value is None:
+            return f"the model continues the records, {STOPPED}"
+        known = self.chances.get(OBSERVED, ())
+        parts = [f"{name} {100 * p:.0f}" for name, p in zip(self.outcomes, known, strict=False)]
+        if not (parts and self.digits.rate):
+            parts.append(f"{'average return ' * bool(parts)}{self.digits.value(value)}")
+        return f"recorded, {STOPPED}: {', '.join(parts)}"
 
 
 def per_hundred(new: float, old: float) -> tuple[str, str]:
@@ -112,7 +124,10 @@ def find(
         )
     table = estimates.set_index("estimator")[["value", "low", "high"]]
     known = table[table["value"].notna()]
-    if OBSERVED not in known.index or not known.index.isin([*BY_MODEL, *CROSS_FITTED]).any():
+    if (
+        compared_with(known.index) not in known.index
+        or not known.index.isin([*BY_MODEL, *CROSS_FITTED]).any()
+    ):
         return Finding(UNCLEAR, "There is no estimate of what the policy would do.")
     told = _Told(known, scale)
     side, sentence = told.learned() if known.index.isin(CROSS_FITTED).any() else told.given()
@@ -133,7 +148,7 @@ class _Told:
 
     @property
     def observed(self) -> float:
-        return float(self.known.loc[OBSERVED, "value"])
+        return float(self.known.loc[compared_with(self.known.index), "value"])
 
     def learned(self) -> tuple[str, str]:
         """Tell what the log that taught a policy says about it, and what other data say."""
@@ -177,7 +192,12 @@ class _Told:
         rows = self._rows(names)
         name = source if source in rows.index else str(rows.index[0])
         value, chances = float(rows.loc[name, "value"]), self.scale.chances.get(name)
-        return self.scale.numbers(chances, value, self.observed, first=first)
+        told = self.scale.numbers(chances, value, self.observed, first=first)
+        if not first or CONTINUED not in self.known.index:
+            return told
+        known = OBSERVED in self.known.index
+        recorded = float(self.known.loc[OBSERVED, "value"]) if known else None
+        return f"{told}; {self.scale.recorded(recorded)}"
 
 
 def compare(estimates: Iterable[tuple[float, float, float]], observed: float) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.evaluate.bootstrap import (
     Evaluate,
@@ -19,6 +20,7 @@ from butfor.evaluate.bootstrap import (
     reweighted_influence,
 )
 from butfor.evaluate.crossfit import CrossFitted
+from butfor.evaluate.estimators.table import CONTINUED, OBSERVED, RECORDS
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import WEIGHTED
@@ -31,7 +33,8 @@ from butfor.types import Floats
 # bootstrap sees too few of the rare episodes with large weights: in simulations, intervals of logs
 # with 5 to 10 held the true value in 80% of logs where overlap was low, and in 60 to 70% below 5.
 LEAST_EFFECTIVE = 10.0
-BY_MODEL = ("MB", "MB (sampled)", "CF", "CF (draws)", "MAGIC")  # the model's errors are theirs
+# the model's errors are theirs
+BY_MODEL = (CONTINUED, "MB", "MB (sampled)", "CF", "CF (draws)", "MAGIC")
 REWEIGHTED = ("FQE",)  # resamples would lose pairs that it counts
 NONE = (float("nan"), float("nan"))
 
@@ -111,7 +114,7 @@ class Intervals:
         """Say why an estimate has no interval; "" if it has one."""
         if len(self.sample) == 1:
             return ONE
-        if self.learned and name != "Observed":
+        if self.learned and name not in RECORDS:
             return LEARNED
         if name in WEIGHTED and not self.sample.effective >= LEAST_EFFECTIVE:
             return FEW.format(effective=self.sample.effective)
@@ -124,7 +127,7 @@ class Intervals:
         self, name: str, ends: tuple[float, float], unsupported: float | None = None
     ) -> tuple[float, float]:
         """Extend an interval by what pairs never seen might change, within what is possible."""
-        if self.sample.replay.hidden or name == "Observed":
+        if self.sample.replay.hidden or name == OBSERVED:
             return ends
         lowest, highest = self._possible
         down, up = self.room(name, unsupported)
@@ -136,13 +139,16 @@ class Intervals:
         lowest, highest = self._possible
         mass = self._unsupported(name) if unsupported is None else unsupported
         room = mass * (highest - lowest) if mass > 0 else 0.0
-        worst = room > 0 and name.startswith(("MB", "CF")) and assumes_worst(self.sample.replay)
+        of_model = name.startswith(("MB", "CF", CONTINUED))
+        worst = room > 0 and of_model and assumes_worst(self.sample.replay)
         return (0.0 if worst else room), room
 
     def _unsupported(self, name: str) -> float:
         """Mean probability that what is assumed about pairs never seen enters an estimate."""
         if name.startswith("CF"):
             return self.sample.unsupported
+        if name == CONTINUED:
+            return self._unseen(self.sample.replay.behavior_table)
         return self.sample.unsupported_in_model if name.startswith("MB") else self._unlogged
 
     @cached_property
@@ -154,10 +160,14 @@ class Intervals:
         replay, taken = self.sample.replay, self.sample.counts > 0
         if replay.sampled or not (replay.target_table[~taken] > 0).any():
             return 0.0
-        mass = unsupported_by_state(
-            replay.mdp, replay.target_table, horizon=replay.horizon, made_up=~taken.ravel()
-        )
-        first = self.sample.first
+        return self._unseen(replay.target_table, ~taken.ravel())
+
+    def _unseen(self, policy: Floats, made_up: NDArray[np.bool_] | None = None) -> float:
+        """Probability that a policy ever uses a row that is made up, by default a pair unseen."""
+        replay, first = self.sample.replay, self.sample.first
+        if replay.sampled:
+            return 0.0
+        mass = unsupported_by_state(replay.mdp, policy, horizon=replay.horizon, made_up=made_up)
         return float(first @ mass / first.sum())
 
     @cached_property

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from butfor.audit.flags import describe_record
 from butfor.audit.meta import CredibleSettings
 from butfor.evaluate.wording import Digits, digits_for, percent, share
 from butfor.log.variables import Outcome, Variable, describe_action, is_switch, unravel
 from butfor.present.clock import Clock
 from butfor.present.text import ESTIMATE, HOLDS, TREATED_ALIKE, capitalized
 from butfor.replay.steps import SPARSE, THIN
+from butfor.replay.usual import MOSTLY
 from butfor.types import Floats
 
 FEW = SPARSE  # share of replays that a time or a list of outcomes may leave out
@@ -186,7 +188,14 @@ def _columns(names: Sequence[str]) -> list[str]:
 def caveat(row: pd.Series) -> str:
     """Return the words beside every number of a model."""
     part = capitalized(share(float(row["thin_share"])))
-    return f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
+    words = f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
+    return f"{words} {describe_record(float(row.get('recorded_share', 1.0)))}".rstrip()
+
+
+def recorded_part(row: pd.Series) -> str:
+    """Return how much was recorded of what an episode is compared with, if it is not most of it."""
+    part = float(row.get("recorded_share", 1.0))
+    return f" ({percent(part)} recorded)" if part < MOSTLY else ""
 
 
 def tell_range(

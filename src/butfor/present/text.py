@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
 from butfor.evaluate.wording import in_words
 from butfor.present.clock import Clock
 
 WHAT_HAPPENED = "What happened"
+WHAT_FOLLOWS = "What happened, continued"
 UNDER_POLICY = "Model, under the policy"
 POLICY_GIVES = "What the policy gives"
 INFERRED = "Inferred from the whole record"
@@ -43,7 +45,8 @@ HOPED = {
 
 # name of an estimator in words, with its abbreviation, and what it is
 ESTIMATORS = {
-    "Observed": (WHAT_HAPPENED, "average over these {nouns}"),
+    OBSERVED: (WHAT_HAPPENED, "average over these {nouns}"),
+    CONTINUED: (WHAT_FOLLOWS, "the model continues {nouns} that stop early"),
     "WIS": ("Reweighted records (WIS)", "no model; only {nouns} treated as the policy would"),
     "MB": ("Model simulation (MB)", "new {nouns} drawn from the model"),
     "CF": ("Replay of each (CF)", "the same {nouns}, replayed by the model"),
@@ -60,7 +63,7 @@ ESTIMATORS = {
     "FQE": ("Fitted values (FQE)", ""),
 }
 # the estimators in the chart, from top to bottom
-DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:8]
+DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:9]
 
 # abbreviations of estimators, spelled out
 FULL_NAMES = {
