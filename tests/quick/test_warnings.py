@@ -84,6 +84,21 @@ def test_the_standard_error_is_that_of_the_weights(stays):
     assert f"(standard error {error:.2g})" in weight_row(stays[True])[3]
 
 
+def test_few_weights_are_not_assessed():
+    # 9 of 100 episodes took the second action, whose odds were even: their mean weight is .18
+    log = bf.Episodes.from_arrays(
+        [0] * 100, [0] * 91 + [1] * 9, [0] * 100, offsets=np.arange(101), states=1, actions=2,
+        outcome=[0] * 100, outcomes=[HOME],
+    )  # fmt: skip
+    replay = bf.Replay(log, bf.fit_mdp(log), [[0.0, 1.0]], behavior=[[0.5, 0.5]])
+    _, mean, light, said = weight_row(EpisodeColumns(replay))
+    assert (mean, light) == (pytest.approx(0.18), "unknown")
+    assert "count as 9.0 episodes" in said
+    ten = bf.Replay(log, bf.fit_mdp(log), [[0.02, 0.98]], behavior=[[0.5, 0.5]])
+    assert EpisodeColumns(ten).effective > 10
+    assert weight_row(EpisodeColumns(ten))[2] == "red"
+
+
 def test_weights_that_all_vanish_are_a_problem():
     replay = bf.Replay(ward_log(), bf.fit_mdp(ward_log()), [[1.0, 0.0]] * 3)
     _, mean, light, said = weight_row(EpisodeColumns(replay))

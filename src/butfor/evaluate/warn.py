@@ -125,7 +125,7 @@ def explain(
                 facts.censored.get(name, ""),
                 of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
                 of_unsupported(name, facts),
-                of_outside(name, found[name]),
+                of_outside(found[name]),
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:
@@ -230,14 +230,12 @@ def of_undefined(resampled: Floats) -> str:
     )
 
 
-def of_outside(name: str, found: Found) -> str:
+def of_outside(found: Found) -> str:
     """Warn if the value of (value, low, high) is outside its interval."""
     value, low, high = found
     slack = 1e-9 * max(abs(low), abs(high))
     if not (value < low - slack or value > high + slack):
         return ""
-    if name in WEIGHTED:
-        return "the value lies outside its interval, which is limited to possible returns"
     return (
         "the value lies outside its interval: resamples contain fewer distinct episodes, so "
         "state-action pairs seen rarely are missing from them"
