@@ -249,7 +249,7 @@ def _since(audit: Audit) -> str:
         return ""
     return (
         " from what was recorded and, where it stops early, goes on as the model expects of usual "
-        f"care (how much was recorded, if less than {percent(MOSTLY)})"
+        f"care (Recorded: how much of that, if less than {percent(MOSTLY)})"
     )
 
 
@@ -265,7 +265,9 @@ def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> Table:
     outcomes = audit.meta.outcome_names
     digits = digits_for(flagged["difference"], rate=audit.is_rate)
     unit = capitalized(clock.unit)
-    columns = (*(f">{name}" for name in outcomes), ">Change", f">{unit}", "Sure", ">Cases")
+    continued = "recorded_share" in flagged
+    recorded = [">Recorded"] * continued
+    columns = (*(f">{o}" for o in outcomes), ">Change", *recorded, f">{unit}", "Sure", ">Cases")
     rows = (
         (
             row["id"],
@@ -274,7 +276,8 @@ def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> Table:
                 percent(chance).replace("under ", "<").replace("over ", ">")
                 for _, chance in outcome_chances(row, outcomes)
             ),
-            f"{digits.gap(row['difference'])}{recorded_part(row)}",
+            digits.gap(row["difference"]),
+            *[recorded_part(row)] * continued,
             "never" if row["first_change"] < 0 else clock.time(int(row["first_change"])),
             "" if pd.isna(row["survives"]) else row["survives"] or "no",
             f"{row['evidence_min']:.0f}",

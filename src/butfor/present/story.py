@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -192,10 +193,10 @@ def caveat(row: pd.Series) -> str:
     return f"{words} {describe_record(float(row.get('recorded_share', 1.0)))}".rstrip()
 
 
-def recorded_part(row: pd.Series) -> str:
+def recorded_part(row: Mapping[Any, Any] | pd.Series) -> str:
     """Return how much was recorded of what an episode is compared with, if it is not most of it."""
     part = float(row.get("recorded_share", 1.0))
-    return f" ({percent(part)} recorded)" if part < MOSTLY else ""
+    return percent(part) if part < MOSTLY else ""
 
 
 def tell_range(

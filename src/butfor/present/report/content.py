@@ -241,10 +241,11 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     digits, gaps = (stays.digits(table[name]) for name in ("expected_return", "difference"))
     rows = []
     for row in table.loc[stays.order()].to_dict("records"):
+        part = recorded_part(row)
         chance, thin = float(row[columns[row["most_likely"]]]), float(row["thin_share"])
         words = [
             percent(chance),
-            f"{gaps.gap(float(row['difference']))}{recorded_part(row)}",
+            f"{gaps.gap(float(row['difference']))}{f' ({part} recorded)' if part else ''}",
             digits.span(float(row["low_any"]), float(row["high_any"])),
             share(thin),
         ]
