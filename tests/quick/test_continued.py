@@ -123,7 +123,7 @@ def test_where_little_was_recorded_the_row_says_how_much():
     shown = printed(audit, verbose=True).partition("with the largest change")[2]
     for identifier, share in zip(audit.flagged["id"].head(10), known, strict=True):
         (line,) = (line for line in shown.splitlines() if line.split()[:1] == [str(identifier)])
-        assert (f"({100 * share:.0f}% recorded)" in line) == (share < MOSTLY)
+        assert (f" {100 * share:.0f}%   " in line) == (share < MOSTLY), line
         told = Stays(audit).one(identifier)
         assert ("of those steps were recorded" in told["caveat"]) == (share < MOSTLY)
         assert ("of those steps were recorded" in told["reason"]) == (share < MOSTLY)
@@ -155,6 +155,19 @@ def test_outcomes_are_told_although_some_episodes_are_lost():
     np.testing.assert_allclose(usual, replay.usual.probability.mean(axis=0), atol=1e-12)
     assert usual.sum() == pytest.approx(1.0)
     assert f"instead of {100 * usual['end 1']:.0f}" in audit.conclusion.sentence
+
+
+def test_one_lost_episode_of_many_takes_no_outcome_from_the_verdict():
+    log = tabular_case()[0]
+    some = int(np.flatnonzero(log.lengths > 1)[0])
+    log = log.cut(np.where(np.arange(len(log)) == some, 1, log.horizon))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rewards vary
+        replay = bf.Replay(log, bf.fit_mdp(log), np.full((4, log.n_actions), 1 / log.n_actions))
+    assert replay.stopped.sum() == 1
+    sentence = bf.run_audit(replay, draws=1).conclusion.sentence
+    assert all(name in sentence for name in ("end 0", "end 1"))
+    assert "of 100 episodes" in sentence
 
 
 def test_an_audit_of_version_0_2_0_has_one_row_by_its_true_name(tmp_path):

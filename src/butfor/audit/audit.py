@@ -28,7 +28,7 @@ from butfor.audit.reading import (
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
 from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, RECORDS
-from butfor.evaluate.finding import FRESH, REPLAYED, Reviewed, Scale
+from butfor.evaluate.finding import FRESH, REPLAYED, Reviewed, Scale, told_digits
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import counted, digits_for, in_words, share, visible
 from butfor.log.checksums import sha256_of
@@ -123,7 +123,7 @@ class Audit:
 
     def scale(self) -> Scale:
         """Return how findings are told: per 100 episodes if their ends are known or expected."""
-        digits = digits_for(self.estimates["value"], rate=self.is_rate)
+        digits = told_digits(self.estimates, rate=self.is_rate)
         outcomes = sorted(self.meta.outcome_details, key=lambda outcome: outcome.reward)
         continued = self.meta.usual_chances
         censored = self.meta.counts.censored and continued is None

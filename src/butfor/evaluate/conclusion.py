@@ -19,8 +19,8 @@ from butfor.evaluate.finding import (
     Reviewed,
     Scale,
     find,
+    told_digits,
 )
-from butfor.evaluate.wording import digits_for
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
@@ -160,7 +160,7 @@ def conclude(
     reviewed : optional
         What reviewers expect of the policy.
     """
-    told = scale or Scale(digits_for(estimates["value"]))
+    told = scale or Scale(told_digits(estimates))
     finding = find(estimates, told, changed=changed, reviewed=reviewed)
     if finding.side == NOTHING:
         return Conclusion(UNKNOWN, f"{finding.sentence} {ADVICE[NOTHING]}", "", ())

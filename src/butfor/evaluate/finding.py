@@ -19,6 +19,7 @@ LOOKS = {
     UNCLEAR: "may be better or worse",
     MIXED: "looks better by one estimate and worse by another",
 }
+HARM = "looks worse, but may be better"
 EXPECT = {BETTER: "it to do better", WORSE: "it to do worse", UNCLEAR: "no clear difference"}
 REPLAYED, FRESH = "CF", "MB (cross-fitted)"  # whose numbers are told
 BY_MODEL = ("MB", REPLAYED)
@@ -58,11 +59,13 @@ class Scale:
         happened = self.chances.get(compared_with(self.chances))
         if happened is None or chances is None:
             return f"{'average return ' * first}{told}" if not self.digits.rate else told
-        parts = []
-        for name, new, old in zip(self.outcomes, chances, happened, strict=True):
-            number, before = per_hundred(new, old)
-            parts.append(f"{name} {number}{f' instead of {before}' * first}")
-        whole = f"{', '.join(parts)}{' of 100 episodes' * first}"
+        pairs = [per_hundred(*pair) for pair in zip(chances, happened, strict=True)]
+        unit = "%" if any("." in number for pair in pairs for number in pair) else ""
+        parts = [
+            f"{name} {new}{unit}{f' instead of {old}{unit}' * first}"
+            for name, (new, old) in zip(self.outcomes, pairs, strict=True)
+        ]
+        whole = f"{', '.join(parts)}{' of 100 episodes' * (first and not unit)}"
         if self.digits.rate:
             return whole
         return f"{whole}; average return {told if first else self.digits.value(value)}"
@@ -81,7 +84,8 @@ class Scale:
 def per_hundred(new: float, old: float) -> tuple[str, str]:
     """Return two chances per hundred, with as many decimals as their difference needs.
 
-    A model is never certain: "under 1", "over 99".
+    With decimals they are rates in percent, not counts. A model is never certain: "under 1",
+    "over 99".
     """
     apart = 100 * abs(new - old)
     decimals = 0 if apart >= WHOLE or apart < 1e-9 else digits_for([new, old], rate=True).decimals
@@ -155,11 +159,15 @@ class _Told:
         here, fresh = self._side(BY_MODEL), self._side(CROSS_FITTED)
         if not here:
             numbers = self._numbers(FRESH, CROSS_FITTED, first=True)
-            return fresh, f"Judged on other data, the policy {LOOKS[fresh]} ({numbers})."
+            return (
+                fresh,
+                f"Judged on other data, the policy {self._looks(CROSS_FITTED)} ({numbers}).",
+            )
+        first, second = self._looks(BY_MODEL), self._looks(CROSS_FITTED)
         return fresh, (
-            f"On the log that taught it, the policy {LOOKS[here]} "
+            f"On the log that taught it, the policy {first} "
             f"({self._numbers(REPLAYED, BY_MODEL, first=True)}); judged on other data, it "
-            f"{LOOKS[fresh]}{' too' * (fresh == here)} "
+            f"{second}{' too' * (first == second)} "
             f"({self._numbers(FRESH, CROSS_FITTED, first=False)})."
         )
 
@@ -168,7 +176,7 @@ class _Told:
         side, records = self._side(BY_MODEL), self._records()
         told = self._numbers(REPLAYED, BY_MODEL, first=True)
         if {side, records} != {BETTER, WORSE}:
-            return side, f"The policy {LOOKS[side]} ({told})."
+            return side, f"The policy {self._looks(BY_MODEL)} ({told})."
         value = self.scale.digits.value(float(self.known.loc["WIS", "value"]))
         return MIXED, (
             f"In the model the policy {LOOKS[side]} ({told}); by the records alone it "
@@ -187,6 +195,16 @@ class _Told:
         rows = self._rows(names)
         return compare(rows.itertuples(index=False, name=None), self.observed) if len(rows) else ""
 
+    def _looks(self, names: Sequence[str]) -> str:
+        """Say on which side estimates lie; harm is told although their intervals leave it open.
+
+        That is if all lie below by more than a quarter of the interval, about a standard error.
+        """
+        rows, side = self._rows(names), self._side(names)
+        error = ((rows["high"] - rows["low"]) / 4).fillna(0.0)
+        below = bool((self.observed - rows["value"] > error).all())
+        return HARM if side == UNCLEAR and below else LOOKS[side]
+
     def _numbers(self, source: str, names: Sequence[str], *, first: bool) -> str:
         """Return the numbers of the replays, or if there are none, of what there is."""
         rows = self._rows(names)
@@ -198,6 +216,12 @@ class _Told:
         known = OBSERVED in self.known.index
         recorded = float(self.known.loc[OBSERVED, "value"]) if known else None
         return f"{told}; {self.scale.recorded(recorded)}"
+
+
+def told_digits(estimates: pd.DataFrame, *, rate: bool = False) -> Digits:
+    """Return how the estimates in sentences are written, whatever the size of all others."""
+    told = estimates[estimates["estimator"].isin(TOLD)]
+    return digits_for(told["value"], rate=rate)
 
 
 def compare(estimates: Iterable[tuple[float, float, float]], observed: float) -> str:
