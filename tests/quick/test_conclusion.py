@@ -175,3 +175,13 @@ def test_harm_is_told_although_the_interval_leaves_it_open():
 def test_counts_are_whole_and_what_is_not_is_a_rate():
     assert "(died 73 instead of 12 of 100 episodes;" in told(0.76, -0.46, [0.12, 0.73])
     assert "(died 22.25% instead of 22.31%;" in told(0.5538, 0.555, [0.2231, 0.2225])
+
+
+@pytest.mark.parametrize("predicted", ["the action", "what follows"])
+def test_the_verdict_quotes_what_its_check_found(predicted):
+    checks = table(the_past_still_matters="red")
+    mine = checks["check"] == "the past still matters"
+    checks.loc[mine, "sentence"] = f"Given the state, “x” still predicts {predicted}: it explains"
+    assert f"The step before still predicts {predicted}, a sign" in (
+        conclude(estimates(), checks).reason
+    )

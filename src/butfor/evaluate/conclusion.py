@@ -24,6 +24,8 @@ from butfor.evaluate.finding import (
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
+PAST = "the past still matters"
+PREDICTED = ("the action", "what follows")  # what the step before may still predict
 REVIEWERS = "reviewers"
 NOTHING_FOUND = (
     "No check found a reason to doubt this, but none can show whether something that was not "
@@ -83,11 +85,11 @@ GRAVITY = (
         "the reviewers do not expect a clear gain",
     ),
     _Reason(
-        ("the past still matters",),
-        "the step before still predicts what comes next, a sign that something lasting is missing "
-        "from the records",
-        "the step before still predicts some of what comes next, a possible sign that something "
-        "lasting is missing from the records",
+        (PAST,),
+        "the step before still predicts {what}, a sign that something lasting is missing from the "
+        "records",
+        "the step before still predicts some of {what}, a possible sign that something lasting is "
+        "missing from the records",
     ),
     _Reason(
         ("mean importance weight",),
@@ -171,11 +173,15 @@ def conclude(
     if not said:
         sentence = f"{finding.sentence} {tally} {ADVICE[finding.side]}"
         return Conclusion(UNKNOWN, sentence, NOTHING_FOUND, ())
+    found = dict(zip(diagnostics["check"], diagnostics["sentence"], strict=True)).get(PAST, "")
+    what = next(
+        (what for what in PREDICTED if f"still predicts {what}" in found), "what comes next"
+    )
     light = worst_light(one.light for one in said)
     doubtful = any(one.decisive for one in said)
     advice = PROMISING if finding.side == BETTER and doubtful else ADVICE[finding.side]
     decided = [one for one in said if one.light == light]
-    reason = _listed([one.words for one in decided[:NAMED]])
+    reason = _listed([one.words.replace("{what}", what) for one in decided[:NAMED]])
     return Conclusion(
         light,
         f"{finding.sentence} {tally} {DO_NOT if light == 'red' else advice}",
