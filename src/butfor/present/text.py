@@ -12,6 +12,7 @@ from typing import Any
 from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
 from butfor.evaluate.wording import in_words
 from butfor.present.clock import Clock
+from butfor.replay.steps import THIN
 
 WHAT_HAPPENED = "What happened"
 WHAT_FOLLOWS = "What happened, continued"
@@ -106,6 +107,11 @@ def straight(value: Any) -> Any:
 def check_name(check: str, noun: str) -> str:
     """Return the name of a check beside its result, in the words of a study."""
     return in_words(HOPED.get(check, check), noun)
+
+
+def cases_text(cases: float) -> str:
+    """Return a number of similar past cases: whole from ten on, else with at most one decimal."""
+    return f"{cases:.{0 if cases >= THIN else 1}f}".removesuffix(".0")
 
 
 def capitalized(words: str) -> str:
