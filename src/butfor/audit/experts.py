@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +57,7 @@ class ExpertValue:
     chances: pd.DataFrame  # one row per outcome: observed, usual, model, value, low, high, widest
     agreement: Measure  # of experts on the expected return
     agreement_on: dict[str, Measure]  # the chance of each outcome
+    seconds: float  # median time that an answer took; nan: unknown
     sample: ReviewSample = field(repr=False)
 
     @property
@@ -67,7 +69,7 @@ class ExpertValue:
     def reviewed(self) -> Reviewed:
         """What a conclusion takes into account."""
         chances = dict(zip(self.chances["outcome"], self.chances["value"], strict=True))
-        return Reviewed(self.value, self.low, self.high, chances)
+        return Reviewed(self.value, self.low, self.high, chances, self.agreement, self.seconds)
 
     def cases_to_exclude(self, value: float | None = None) -> int | None:
         """Forecast how many more cases exclude a value, by default that of usual care.
@@ -89,6 +91,7 @@ class Answers:
     case: NDArray[np.int64]  # [r] positions of episodes in the table
     chance: Floats  # [r, O + 1] of outcomes, none last; nan: cannot tell
     needed: int  # answers for each case
+    seconds: float = math.nan  # median time that an answer took; nan: unknown
 
     def complete(self) -> tuple[NDArray[np.int64], Floats]:
         """Return cases that have their answers, in the order of completion, with the means.
@@ -202,6 +205,7 @@ def view_answers(
         agreement_on={
             name: agree_on(by_case, answers.chance[told, o]) for o, name in enumerate(names)
         },
+        seconds=answers.seconds,
         sample=sample,
     )
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from butfor.evaluate.agreement import Measure
 from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, compared_with
-from butfor.evaluate.wording import Digits, digits_for
+from butfor.evaluate.wording import Digits, digits_for, signed
 
 BETTER, WORSE, UNCLEAR, MIXED = "better", "worse", "unclear", "mixed"  # than what was observed
 NOTHING = "nothing"  # would change
@@ -26,6 +27,8 @@ BY_MODEL = ("MB", REPLAYED)
 TOLD = (OBSERVED, CONTINUED, "WIS", *BY_MODEL, *CROSS_FITTED)  # in sentences and short tables
 STOPPED = "as some episodes stop early"
 TIE = 1e-9  # of the largest size: values closer together are the same
+LEAST_AGREEMENT = 0.4  # lower end of the intraclass correlation of reviewers, for a verdict
+LEAST_SECONDS = 10.0  # median time of a case
 WHOLE = 1.0  # differences per 100 from which on whole numbers tell enough
 
 
@@ -36,7 +39,24 @@ class Reviewed:
     value: float
     low: float
     high: float
-    chances: Mapping[str, float] = field(default_factory=dict)  # of each outcome
+    chances: Mapping[str, float]  # of each outcome
+    agreement: Measure  # on the expected return, an intraclass correlation
+    seconds: float  # median time of a case; nan: unknown
+
+    @property
+    def agree(self) -> bool:
+        """Whether reviewers agree, and took their time, enough for a verdict to rest on them."""
+        low = self.agreement.low
+        return low is not None and low > LEAST_AGREEMENT and self.seconds >= LEAST_SECONDS
+
+    @property
+    def agreed(self) -> str:
+        """How far they agree, and how long they took."""
+        value, low, high = self.agreement.value, self.agreement.low, self.agreement.high
+        said = "not known" if value is None else signed(value)
+        span = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
+        time = "unknown" if math.isnan(self.seconds) else f"{self.seconds:.3g} s"
+        return f"intraclass correlation {said}{span}, median time of a case {time}"
 
 
 @dataclass(frozen=True)
@@ -137,6 +157,10 @@ def find(
     side, sentence = told.learned() if known.index.isin(CROSS_FITTED).any() else told.given()
     if reviewed is None or math.isnan(reviewed.value):
         return Finding(side, sentence)
+    if not reviewed.agree:
+        return Finding(
+            side, f"{sentence} The reviewers do not agree enough to say ({reviewed.agreed})."
+        )
     expected = compare([(reviewed.value, reviewed.low, reviewed.high)], told.observed)
     chances = [reviewed.chances[name] for name in scale.outcomes] if reviewed.chances else None
     numbers = scale.numbers(chances, reviewed.value, told.observed, first=False)

@@ -133,6 +133,7 @@ class _Words:
             self._returns(),
             flags_alone(self.found, self.audit, plural(self.noun)),
             self._agreement(),
+            self._verdict(),
         ]
 
     def _read(self) -> str:
@@ -195,6 +196,15 @@ class _Words:
             f"Agreement between reviewers of the same {self.noun} on the expected return: "
             f"intraclass correlation {_measure(found)}, where 1 means always the same and 0 no "
             "more alike than by chance."
+        )
+
+    def _verdict(self) -> str:
+        reviewed = self.found.reviewed
+        if math.isnan(reviewed.value) or reviewed.agree:
+            return ""
+        return (
+            "The verdict does not rest on the reviewers, who do not agree enough to say "
+            f"({reviewed.agreed})."
         )
 
 
