@@ -135,19 +135,21 @@ def reviewed():
 
 
 def answers(audit):
-    """Return what experts expect who think that under the policy everybody would die."""
+    """Return what two experts expect who think that under the policy nearly everybody would die."""
     table = audit.episodes
-    cases = table.index[(table["rank"] > 0) | table["control"]]
+    cases = np.repeat(table.index[(table["rank"] > 0) | table["control"]], 2)
+    died = 10 - np.arange(len(cases)) // 2 % 2
     frame = pd.DataFrame(
         {
             "run_id": run_id(audit),
-            "episode_id": table.loc[cases, "id"],
-            "reviewer": "Reviewer 1",
+            "episode_id": table.loc[cases, "id"].to_numpy(),
+            "reviewer": np.where(np.arange(len(cases)) % 2, "Reviewer 1", "Reviewer 2"),
             "verdict": "",
             "answer_id": np.arange(1, len(cases) + 1),
-            "answers_needed": 1,
-            "chance_died": 10,
-            "chance_went home": 0,
+            "answers_needed": 2,
+            "answer_seconds": 40.0,
+            "chance_died": died,
+            "chance_went home": 10 - died,
             f"chance_{audit.meta.none}": 0,
         }
     )

@@ -18,6 +18,7 @@ from tests.support import (
 HORIZON, DISCOUNT = 4, 0.9
 TWINS = {
     "Observed": reference.observed,
+    "Observed, continued": reference.continued,
     "IS": reference.importance_sampling,
     "WIS": reference.weighted,
     "PDIS": reference.per_decision,

@@ -12,9 +12,10 @@ import pytest
 
 import butfor as bf
 from butfor import sepsis
+from butfor.evaluate.estimators.table import CONTINUED
 
 LOGS, PATIENTS, HORIZON = 200, 1000, 6
-SHOWN = ("Observed", "IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MB", "CF")
+SHOWN = ("Observed", CONTINUED, "IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MB", "CF")
 WEIGHTED = ("IS", "WIS", "PDIS", "PDWIS")
 ERRORS = 4.0  # standard errors of the mean over logs by which bias may differ from 0
 
@@ -46,7 +47,8 @@ def evaluate(question, kind: str, seed: int) -> dict[tuple[str, str], tuple[floa
     for rule in ("plain", "ipcw"):
         hazard = bf.censoring_hazard(log) if rule == "ipcw" else None
         replay = bf.Replay(log, model, target, behavior=behavior, hazard=hazard)
-        names = SHOWN if rule == "plain" else (*WEIGHTED, "DR", "WDR")
+        shown = [name for name in SHOWN if name != CONTINUED or replay.continues.any()]
+        names = shown if rule == "plain" else (*WEIGHTED, "DR", "WDR")
         frame = bf.estimate_values(replay, estimators=names, resamples=200, seed=seed)
         for row in frame.itertuples():
             found[rule, row.estimator] = (row.value, row.low, row.high)
@@ -63,7 +65,7 @@ def table(question):
         logs = [evaluate(question, kind, seed) for seed in range(LOGS)]
         for rule, name in logs[0]:
             value, low, high = np.array([log[rule, name] for log in logs]).T
-            true = usual if name == "Observed" else truth
+            true = usual if name in ("Observed", CONTINUED) else truth
             rows.append(
                 {
                     "lost": kind,
@@ -80,9 +82,10 @@ def table(question):
 
 
 @pytest.mark.parametrize("kind", ["random", "by state"])
-def test_observed_goes_on_without_bias(table, kind):
-    row = table.loc[kind, "plain", "Observed"]
+def test_what_continues_the_records_is_without_bias_and_what_was_recorded_is_not(table, kind):
+    row, recorded = (table.loc[kind, "plain", name] for name in (CONTINUED, "Observed"))
     assert abs(row["bias"]) < ERRORS * row["error"]
+    assert abs(recorded["bias"]) > ERRORS * recorded["error"]
 
 
 @pytest.mark.parametrize("kind", ["random", "by state"])

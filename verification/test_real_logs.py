@@ -196,7 +196,7 @@ def rewards(table, rows, study):
 
 
 def estimates(log, study, audit):
-    """Return Observed, IS, WIS, FQE and MB with the audit's target."""
+    """Return Observed, also continued if some are lost, and IS, WIS, FQE and MB of the target."""
     states, actions = audit.target.shape
     horizon = audit.meta.parameters.horizon
     pair = (log["state"] * actions + log["action"]).to_numpy()
@@ -239,8 +239,10 @@ def estimates(log, study, audit):
         np.testing.assert_allclose(audit.target[share.index][:, share.columns], share)
     given = log["propensity"] if "propensity" in log else behavior[log["state"], log["action"]]
     weight = pd.Series(taken / np.asarray(given)).groupby(log["episode"], sort=False).prod()
+    lost = not (ended | (length >= horizon)).all()
     return {
-        "Observed": float((total + goes_on).mean()),
+        "Observed": float(total.mean()),
+        **({"Observed, continued": float((total + goes_on).mean())} if lost else {}),
         "IS": float((weight * total).mean()),
         "WIS": float((weight * total).sum() / weight.sum()) if weight.any() else np.nan,
         "FQE": float(values(audit.target, 0.0)[-1][first].mean()),

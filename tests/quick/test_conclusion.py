@@ -8,6 +8,7 @@ import pytest
 import butfor as bf
 from butfor.audit.audit import Audit
 from butfor.evaluate.conclusion import GRAVITY, NOTHING_FOUND, ORDER, conclude
+from butfor.evaluate.finding import Scale, told_digits
 from butfor.present.text import LIGHTS as WORDS
 from tests.quick.test_diagnostics import CHECKS
 from tests.quick.test_diagnostics_factored import CHECKS as FACTORED
@@ -141,3 +142,46 @@ def test_it_is_what_an_audit_saves(tmp_path):
     again = Audit.load(audit.save(tmp_path / "audit"))
     assert again.conclusion == audit.conclusion
     assert audit.conclusion.reason == conclude(audit.estimates, audit.diagnostics).reason
+
+
+# ----------------------------------------------------------------------------- numbers in sentences
+
+
+def told(observed, model, chances, **others):
+    """A sentence about one outcome with these chances in the log and in the model."""
+    shown = estimates(observed=observed, model=model)
+    for name, row in others.items():
+        shown.loc[shown["estimator"] == name, ["low", "high"]] = row
+    scale = Scale(told_digits(shown), ("died",), {"Observed": chances[:1], "CF": chances[1:]})
+    return conclude(shown, table(), scale).sentence
+
+
+def test_an_exploding_estimate_takes_no_digits_from_the_others():
+    shown = estimates(observed=-0.17, model=-0.09)
+    for name in ("IS", "PDIS", "DR", "WDR", "MAGIC"):
+        shown.loc[len(shown)] = (name, 3.2e12, NAN, NAN)
+    assert "(average return −0.09 against −0.17)" in conclude(shown, table()).sentence
+
+
+def test_harm_is_told_although_the_interval_leaves_it_open():
+    wide = {"MB": (-0.9, 0.9), "CF": (-0.9, 0.9)}
+    sentence = told(0.76, -0.46, [0.12, 0.73], **wide)
+    assert sentence.startswith("The policy looks worse, but may be better (died 73 instead of 12")
+    assert "This shows neither a gain nor a loss." in sentence
+    assert "may be better or worse" in told(0.1, 0.4, [0.45, 0.3], **wide)
+    assert "may be better or worse" in told(0.1, 0.0999, [0.45, 0.45], MB=(-1, 1), CF=(-1, 1))
+
+
+def test_counts_are_whole_and_what_is_not_is_a_rate():
+    assert "(died 73 instead of 12 of 100 episodes;" in told(0.76, -0.46, [0.12, 0.73])
+    assert "(died 22.25% instead of 22.31%;" in told(0.5538, 0.555, [0.2231, 0.2225])
+
+
+@pytest.mark.parametrize("predicted", ["the action", "what follows"])
+def test_the_verdict_quotes_what_its_check_found(predicted):
+    checks = table(the_past_still_matters="red")
+    mine = checks["check"] == "the past still matters"
+    checks.loc[mine, "sentence"] = f"Given the state, “x” still predicts {predicted}: it explains"
+    assert f"The step before still predicts {predicted}, a sign" in (
+        conclude(estimates(), checks).reason
+    )

@@ -389,6 +389,7 @@ def test_the_frame_has_a_row_for_each_episode(sepsis):
         "observed_outcome",
         "usual_outcome",
         "observed_return",
+        "usual_return",
         "p_died",
         "p_discharged",
         "p_none",

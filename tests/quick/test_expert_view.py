@@ -14,9 +14,10 @@ from butfor.audit.experts import (
     view_answers,
 )
 from butfor.present.experts import experts_view, flags_alone
+from tests.audits import sepsis_audit
 from tests.review_site import small_audit
 
-AUDIT = small_audit()
+AUDIT, LARGER = small_audit(), sepsis_audit(150)
 DRAWN = np.flatnonzero((AUDIT.episodes["rank"] > 0) | AUDIT.episodes["control"])
 
 
@@ -142,3 +143,48 @@ def test_an_audit_without_a_design_is_refused():
     old = replace(AUDIT, meta=AUDIT.meta.model_copy(update={"design": None}))
     with pytest.raises(NoEstimateError, match="no sampling design"):
         read_everyone(old, None)
+
+
+# ------------------------------------------------------------------------------- and the verdict
+
+
+def three(rng, like, seconds):
+    """What three reviewers of every case say, who answer by chance or nearly like the model."""
+    table = read_everyone(LARGER, None)
+    case = np.repeat(np.flatnonzero((table["rank"] > 0) | table["control"]), 3)
+    model = table[["p_died", "p_discharged", "p_none"]].to_numpy()[case]
+    chance = rng.dirichlet(np.ones(3), len(case))
+    chance = 0.95 * model + 0.05 * chance if like else chance
+    answers = Answers(case, chance, 3, seconds)
+    return view_answers(table, LARGER.meta, answers, interval="anytime", confidence=0.95)
+
+
+def test_reviewers_who_type_at_random_do_not_enter_the_verdict():
+    found = three(np.random.default_rng(0), like=False, seconds=1.0)
+    assert found.agreement.low < 0.4
+    said = LARGER.conclude(found.reviewed)
+    assert "The reviewers do not agree enough to say (intraclass correlation" in said.sentence
+    assert f"{found.agreement.value:+.2f}".replace("-", "−") in said.sentence
+    assert "median time of a case 1 s)" in said.sentence
+    assert "reviewers" not in (*said.checks, said.reason)
+    assert (said.light, said.reason) == (LARGER.conclusion.light, LARGER.conclusion.reason)
+    assert any(
+        "The verdict does not rest on" in note for note in experts_view(found, LARGER)["notes"]
+    )
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(10.0, True), (9.9, False), (np.nan, False)])
+def test_reviewers_who_agree_and_take_their_time_enter_it(seconds, counts):
+    found = three(np.random.default_rng(0), like=True, seconds=seconds)
+    assert found.agreement.low > 0.4
+    sentence = LARGER.conclude(found.reviewed).sentence
+    assert ("Reviewers expect" in sentence) == counts
+    assert ("do not agree enough" in sentence) == (not counts)
+    assert any("does not rest" in n for n in experts_view(found, LARGER)["notes"]) == (not counts)
+
+
+def test_without_a_correlation_they_do_not_enter_it_either():
+    found = everyone([0.5, 0.3, 0.2])  # of each case one answer
+    assert found.agreement.low is None
+    sentence = AUDIT.conclude(found.reviewed).sentence
+    assert "(intraclass correlation not known, median time of a case unknown)" in sentence

@@ -1,5 +1,6 @@
 """Intervals: what each group of episodes adds to an estimate, and what is printed."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -166,7 +167,7 @@ def test_a_model_of_another_log_has_no_interval():
     sample = columns_of(log, bf.estimate_behavior(log), other)
     assert group_episodes(sample, blend=True) is None
     rows = estimate_values(sample.replay, resamples=20).set_index("estimator")
-    refused = ["MB", "CF", "MAGIC"]
+    refused = ["Observed, continued", "MB", "CF", "MAGIC"]
     assert rows.loc[refused, ["low", "high"]].isna().all(axis=None)
     assert rows.loc[refused, "warning"].str.startswith(NOT_REFITTED).all()
     assert np.isfinite(rows.drop(index=refused)[["low", "high"]]).all(axis=None)
@@ -306,7 +307,7 @@ def test_weighted_estimates_have_an_interval_from_an_effective_sample_size_of_te
         assert (said == (followers < 10)).all()
 
 
-def test_intervals_are_clipped_to_possible_returns():
+def test_intervals_are_clipped_to_possible_returns_and_impossible_estimates_have_none():
     # 12 of 40 had action 1, and went home; with a given chance of .2 IS is 12 / 40 / .2 = 1.5
     action = np.arange(40) < 12
     rows = estimate_values(
@@ -317,8 +318,8 @@ def test_intervals_are_clipped_to_possible_returns():
         estimators=["IS", "WIS", "MB"],
     ).set_index("estimator")
     assert rows.loc["IS", "value"] == pytest.approx(1.5)
-    assert rows.loc["IS", "low"] < rows.loc["IS", "high"] == 1
-    assert "limited to possible returns" in rows.loc["IS", "warning"]
+    assert rows.loc["IS", ["low", "high"]].isna().all()
+    assert "outside the possible returns" in rows.loc["IS", "warning"]
     assert rows.loc["WIS", ["low", "high"]].tolist() == [1, 1]
 
 
@@ -356,3 +357,53 @@ def test_bootstrap_intervals_are_widened_as_students_t():
     factor = stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)
     expected = factor * np.quantile(resampled, [0.025, 0.975])
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------- what is possible
+
+
+def shares(alive, of, target=None):
+    """Stays of one step that end in death (0) or at home (1); the second action is never taken."""
+    log = bf.Episodes.from_arrays(
+        [0] * of, [0] * of, [0] * of, offsets=np.arange(of + 1), states=1, actions=2,
+        outcome=[1] * alive + [0] * (of - alive), reward=[1.0] * alive + [0.0] * (of - alive),
+        outcomes=[bf.Outcome("died", 0.0, bad=True), bf.Outcome("home", 1.0)],
+    )  # fmt: skip
+    return bf.Replay(log, bf.fit_mdp(log), [[1.0, 0.0]] if target is None else target)
+
+
+def test_the_interval_of_a_share_stays_between_none_and_all():
+    table = bf.estimate_values(shares(1, 2), estimators=["Observed"])
+    assert table["value"].iloc[0] == 0.5
+    assert 0.0 <= table["low"].iloc[0] < 0.5 < table["high"].iloc[0] <= 1.0
+
+
+@pytest.mark.parametrize("of", [2, 3, 5])
+def test_what_is_impossible_can_be_cut_off_without_losing_a_true_value(of):
+    for alive in range(of + 1):
+        replay = shares(alive, of)
+        sample = EpisodeColumns(replay)
+        evaluate = partial(ESTIMATORS["Observed"], sample)
+        resampled = evaluate(resample_weights(of, 1000, 0))
+        low, high = bootstrap_interval(evaluate, alive / of, resampled, of, "percentile", 0.95)
+        row = bf.estimate_values(replay, estimators=["Observed"]).iloc[0]
+        for true in np.linspace(0, 1, 101):
+            assert (low <= true <= high) == (row["low"] <= true <= row["high"])
+
+
+def test_an_impossible_estimate_has_no_interval():
+    # 12 of 40 stays take an action that the given behavior hardly ever takes: weights of 20.
+    log = bf.Episodes.from_arrays(
+        [0] * 40, [1] * 12 + [0] * 28, [0] * 40, offsets=np.arange(41), states=1, actions=2,
+        outcome=[1] * 20 + [0] * 20, reward=[1.0] * 20 + [0.0] * 20,
+        outcomes=[bf.Outcome("died", 0.0, bad=True), bf.Outcome("home", 1.0)],
+    )  # fmt: skip
+    replay = bf.Replay(log, bf.fit_mdp(log), [[0.0, 1.0]], behavior=[[0.95, 0.05]])
+    table = bf.estimate_values(replay).set_index("estimator")
+    assert table.loc["IS", "value"] == pytest.approx(12 * 20 / 40)  # of at most 1
+    assert table.loc["IS", ["low", "high"]].isna().all()
+    assert "outside the possible returns, which are +0.00 to +1.00" in table.loc["IS", "warning"]
+    assert table.loc["WIS", "value"] == 1.0
+    known = table["low"].notna()
+    inside = (table["low"] <= table["value"] + 1e-9) & (table["value"] <= table["high"] + 1e-9)
+    assert inside[known].all()

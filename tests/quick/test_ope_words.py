@@ -218,9 +218,13 @@ def with_value(size, value):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"estimators": ["WIS", "wis"]}, "estimator 'wis': give one of 'Observed', 'IS', 'WIS'"),
+        (
+            {"estimators": ["WIS", "wis"]},
+            "estimator 'wis': give one of 'Observed', 'Observed, continued', 'IS'",
+        ),
         ({"estimators": []}, "no estimator given; choose from 'Observed'"),
         ({"estimators": ["True"]}, "'True' needs truth="),
+        ({"estimators": ["Observed, continued"]}, "needs censored episodes.*'Observed'"),
         ({"estimators": ["CF (draws)"]}, r"'CF \(draws\)' needs draws="),
         ({"estimators": ["MB (cross-fitted)"]}, "needs learn="),
         ({"relearn": True}, "relearn=True needs learn="),

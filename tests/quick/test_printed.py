@@ -9,6 +9,7 @@ import sys
 import typing
 from importlib import import_module
 from pathlib import Path
+from pydoc import locate
 
 import numpy as np
 import pytest
@@ -133,8 +134,7 @@ def test_dataclasses_with_arrays_print_their_size_only():
     named = re.findall(r"autoclass:: (butfor\.[\w.]+)", pages)
     assert len(named) > 15
     for name in named:
-        module, _, own = name.rpartition(".")
-        found = getattr(import_module(module), own)
+        found = locate(name)
         if dataclasses.is_dataclass(found) and any(
             re.search(r"Floats|Integers|NDArray|DataFrame", str(field.type))
             for field in dataclasses.fields(found)

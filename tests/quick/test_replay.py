@@ -119,7 +119,7 @@ def test_episodes_are_cut_at_the_horizon(question):
     replay = bf.Replay(*question, horizon=2)
     assert replay.episodes is log
     assert replay.log.lengths.max() == 2
-    np.testing.assert_array_equal(replay.logged_return, log.truncate(2).returns(1.0))
+    np.testing.assert_array_equal(replay.observed_return, log.truncate(2).returns(1.0))
 
 
 # ---------------------------------------------------------------------------- answers are kept

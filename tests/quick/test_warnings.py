@@ -25,6 +25,7 @@ class Summed:
         self.logged = self.columns
         self.episodes, self.effective = sample.episodes, sample.effective
         self.spread, self.followers = sample.spread, sample.followers
+        self.continued = sample.continued
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,21 @@ def test_the_standard_error_is_that_of_the_weights(stays):
     weight = stays[True].ratio[:, -1]
     error = weight.std(ddof=1) / np.sqrt(len(weight))
     assert f"(standard error {error:.2g})" in weight_row(stays[True])[3]
+
+
+def test_few_weights_are_not_assessed():
+    # 9 of 100 episodes took the second action, whose odds were even: their mean weight is .18
+    log = bf.Episodes.from_arrays(
+        [0] * 100, [0] * 91 + [1] * 9, [0] * 100, offsets=np.arange(101), states=1, actions=2,
+        outcome=[0] * 100, outcomes=[HOME],
+    )  # fmt: skip
+    replay = bf.Replay(log, bf.fit_mdp(log), [[0.0, 1.0]], behavior=[[0.5, 0.5]])
+    _, mean, light, said = weight_row(EpisodeColumns(replay))
+    assert (mean, light) == (pytest.approx(0.18), "unknown")
+    assert "count as 9.0 episodes" in said
+    ten = bf.Replay(log, bf.fit_mdp(log), [[0.02, 0.98]], behavior=[[0.5, 0.5]])
+    assert EpisodeColumns(ten).effective > 10
+    assert weight_row(EpisodeColumns(ten))[2] == "red"
 
 
 def test_weights_that_all_vanish_are_a_problem():
@@ -168,7 +184,7 @@ def test_equal_returns_have_nothing_to_disagree_about(stays):
     sample.columns = replace(
         sample.columns,
         **{name: getattr(sample.columns, name)[:1] for name in (
-            "episodes", "returns", "weighted_return", "value", "counterfactual",
+            "episodes", "recorded", "returns", "weighted_return", "value", "counterfactual",
             "ratio", "earned", "base", "surprise",
         )},
     )  # fmt: skip

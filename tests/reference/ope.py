@@ -67,6 +67,12 @@ def total_return(world: World, episode: list[Step]) -> float:
 
 
 def observed(world: World, log: Log, counts: Sequence[float]) -> float:
+    """The mean recorded return."""
+    values = (total_return(world, episode) for episode in log)
+    return sum(c * value for c, value in zip(counts, values, strict=True)) / sum(counts)
+
+
+def continued(world: World, log: Log, counts: Sequence[float]) -> float:
     """The mean return; a lost episode goes on under the behavior in the model."""
     usual, memory, total = world._replace(target=world.behavior), {}, 0.0
     for count, episode in zip(counts, log, strict=True):

@@ -43,13 +43,13 @@ def read_claims(story, names, unit):
     return claims, late
 
 
-def cases_from(rows, first):
-    """Fewest and most similar cases at steps from `first` on that 5% of replays still reach.
+def cases_at(rows, least, most):
+    """Fewest and most similar cases at steps that this share of replays still reaches.
 
     Rows are (step, mass, evidence).
     """
     counted = []
-    for step, mass, evidence in rows:
-        if step >= first and mass >= 0.05 and evidence == evidence:
+    for _, mass, evidence in rows:
+        if least <= mass < most and evidence == evidence:
             counted.append(evidence)
     return (min(counted), max(counted)) if counted else None

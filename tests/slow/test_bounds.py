@@ -251,7 +251,7 @@ def test_every_mechanism_lies_inside_the_bounds_of_episodes(problem, options):
     for mechanism, stable in mechanisms(int(model.labels.max()) + 1):
         exact = bf.Replay(log, model, target, mechanism=mechanism, **known).outcomes()
         check_inside(found, exact, stable)
-    np.testing.assert_array_equal(found.observed_return, exact.observed_return)
+    np.testing.assert_array_equal(found.usual_return, exact.usual_return)
 
 
 @pytest.mark.parametrize("terminal", ["visits", "icml2019"])
@@ -431,7 +431,7 @@ def test_survives_names_the_widest_class_that_keeps_the_sign():
     bounds = Bounds(
         expected_return=np.array([[row[c] for row in low_high] for c in (0, 1)]) + 5.0,
         probability=np.zeros((2, len(low_high), 1, 2)),
-        observed_return=np.full(len(low_high), 5.0),
+        usual_return=np.full(len(low_high), 5.0),
         outcome_names=["none"],
     )
     assert bounds.survives.tolist() == [row[2] for row in low_high]

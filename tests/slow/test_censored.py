@@ -1,13 +1,16 @@
 """Like for like: a policy that changes nothing differs from no episode, censored or not."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import butfor as bf
 from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into
+from butfor.evaluate.bootstrap import resample_weights
 from butfor.models.planning import state_values
 from butfor.replay.outcomes import rank_flags
 from tests import clinic, factored, support, wide
@@ -91,7 +94,7 @@ def test_what_is_compared_is_the_record_and_then_the_behavior_in_the_model():
         if replay.stopped[episode]:
             left = state_values(model, behavior, horizon=log.horizon - length)
             expected += left[one.next_state[-1]]
-        assert replay.observed_return[episode] == pytest.approx(expected, abs=1e-12)
+        assert replay.usual_return[episode] == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_hazard_is_the_share_of_those_who_come_to_a_state_and_are_lost_there():
@@ -155,12 +158,32 @@ def test_an_audit_in_shards_treats_the_lost_as_one_in_memory_does(files, words, 
         )
     full, summary = found.values()
     assert full.meta.parameters == summary.meta.parameters
-    for name in ("observed_return", "difference", "usual_outcome", "rank"):
+    shared = ("observed_return", "difference", "usual_outcome", "rank")
+    continued = () if "cut" in words else ("usual_return", "recorded_share")
+    assert ("usual_return" in found["full"].episodes) == bool(continued)
+    for name in (*shared, *continued):
         ours, theirs = full.episodes[name], summary.episodes[name]
         assert (ours == theirs).all() or np.allclose(ours, theirs, rtol=0, atol=1e-12), name
     ours, theirs = (a.estimates.set_index("estimator")["value"] for a in (full, summary))
-    for name in ("Observed", "IS", "PDIS", "DR", "CF"):
+    rows = () if "cut" in words else ("Observed, continued",)
+    assert ours.index.isin(["Observed, continued"]).sum() == len(rows)
+    for name in ("Observed", *rows, "IS", "PDIS", "DR", "CF"):
         assert ours[name] == pytest.approx(theirs[name], abs=1e-12), name
+    if rows:
+        assert full.meta.usual_chances == pytest.approx(summary.meta.usual_chances, abs=1e-12)
+        assert (
+            full.conclusion.sentence.partition(" of ")[0]
+            == (summary.conclusion.sentence.partition(" of ")[0])
+        )
+        both = [
+            a.estimates.set_index("estimator").loc[["Observed", *rows]] for a in (full, summary)
+        ]
+        assert both[0]["warning"].tolist() == both[1]["warning"].tolist()
+        for table in both:  # their groups of episodes differ, so the intervals do
+            width = table["high"] - table["low"]
+            assert width[rows[0]] > width["Observed"]
+            assert (table["low"] < table["value"]).all()
+            assert (table["value"] < table["high"]).all()
     checks = full.diagnostics.set_index("check")
     assert checks.loc["null check", "light"] == "green"
 
@@ -173,3 +196,34 @@ def test_weights_for_the_lost_need_states_that_occur_more_than_once(tmp_path):
     )
     with pytest.raises(ValueError, match="hardly a state of this log occurs twice"):
         bf.audit_log(tmp_path / "log.csv", tmp_path / "s.toml")
+
+
+# ------------------------------------------------------------------------ intervals of what goes on
+
+LOGS, PATIENTS = 80, 200
+COVERAGE = 0.93
+
+
+def test_the_interval_of_continued_records_holds_what_the_behavior_earns():
+    rng = np.random.default_rng(1)
+    model = support.random_model(rng)
+    behavior = 0.5 * support.random_policy(rng, model) + 0.5 / model.n_actions
+    first = np.bincount(
+        support.simulate_log(rng, model, behavior, 20_000, 8).first_state, minlength=model.n_states
+    )
+    true = float(first @ state_values(model, behavior, horizon=8) / first.sum())
+    held = bootstrapped = 0
+    for _ in range(LOGS):
+        log = support.simulate_log(rng, model, behavior, PATIENTS, 8)
+        lost = rng.random((PATIENTS, 8)) < 0.4
+        lost = log.cut(np.where(lost.any(axis=1), lost.argmax(axis=1) + 1, 8))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rewards vary
+            replay = bf.Replay(lost, bf.fit_mdp(lost), bf.estimate_behavior(lost))
+        table = bf.estimate_values(replay, estimators=["Observed, continued"])
+        held += float(table["low"].iloc[0]) <= true <= float(table["high"].iloc[0])
+        resampled = resample_weights(PATIENTS, 300, 0) @ replay.usual_return / PATIENTS
+        low, high = np.quantile(resampled, [0.025, 0.975])
+        bootstrapped += low <= true <= high
+    assert binom.cdf(held, LOGS, COVERAGE) > 0.001, held
+    assert binom.cdf(bootstrapped, LOGS, COVERAGE) < 0.01, bootstrapped  # the model held fixed

@@ -18,7 +18,7 @@ from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_sums, estimate_values
 from butfor.evaluate.estimators.columns import GROUPS as OF_SHARDS
 from butfor.evaluate.estimators.columns import Columns, group_of
-from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns
+from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, ESTIMATORS, OnColumns
 from butfor.evaluate.intervals import BY_MODEL, NOT_REFITTED, ONE
 from butfor.evaluate.refit import group_episodes
 from butfor.evaluate.warn import facts_of
@@ -26,7 +26,11 @@ from butfor.random import episode_keys
 from tests.builders import ward_log
 from tests.support import FALSE_ALARM
 
-OF_COLUMNS = {name: f.function for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
+OF_COLUMNS = {
+    name: f.function
+    for name, f in ESTIMATORS.items()
+    if isinstance(f, OnColumns) and name != CONTINUED  # no episode is lost
+}
 SUMMED = [name for name in OF_COLUMNS if name != "MAGIC"]  # MAGIC judges its rows, not sums only
 RESAMPLED = [name for name in SUMMED if name not in BY_MODEL]
 GROUPS, RESAMPLES = 500, 1000
@@ -89,7 +93,7 @@ def test_columns_come_back_from_their_matrix(sepsis):
     again = Columns.from_matrix(columns.matrix(), columns.ratio.shape[1], columns.seed)
     for name, values in vars(columns).items():
         np.testing.assert_array_equal(getattr(again, name), values)
-    with pytest.raises(ValueError, match=r"expected 85 columns for 20 steps"):
+    with pytest.raises(ValueError, match=r"expected 86 columns for 20 steps"):
         Columns.from_matrix(columns.matrix()[:, 1:], columns.ratio.shape[1], 0)
 
 
@@ -101,6 +105,7 @@ def test_estimates_of_two_groups_by_hand():
     # WDR 4 / 3 - 1 / 4 + ((1 + 0) / 4 + (2 + 1) / 4) / 2
     columns = Columns(
         episodes=np.array([2.0, 1.0]),
+        recorded=np.array([1.0, 3.0]),
         returns=np.array([1.0, 3.0]),
         weighted_return=np.array([2.0, 3.0]),
         ratio=np.array([[3.0, 3.0], [1.0, 1.0]]),
@@ -268,9 +273,12 @@ def test_facts_of_the_ward_log():
     log = ward_log()
     model = bf.fit_mdp(log)
     target = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    facts = facts_of(EpisodeColumns(bf.Replay(log, model, target)), None, ["MB", "CF"])
+    names = ["Observed", "MB", "CF"]
+    facts = facts_of(EpisodeColumns(bf.Replay(log, model, target)), None, names)
     assert facts.spread == pytest.approx(11**0.5 / 4)
-    assert (facts.episodes, facts.censored, facts.followers) == (4, 1, 0)
+    assert (facts.episodes, facts.followers) == (4, 0)
+    assert facts.censored["Observed"].startswith("1 episode stops before the horizon")
+    assert facts.censored["MB"] == ""
     assert (facts.effective, facts.lowest, facts.highest) == (0.0, -1.0, 1.0)
     assert facts.missing.tolist() == [1]
     assert facts.unlogged.tolist() == [1]

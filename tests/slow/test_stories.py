@@ -12,7 +12,17 @@ from butfor.evaluate.wording import percent
 from butfor.present import Stays
 from tests import wide
 from tests.audits import _patients, hidden_audit, sepsis_audit, trade_audit
-from tests.reference.story import cases_from, chance_by, first_time, read_claims, spoken
+from tests.reference.story import cases_at, chance_by, first_time, read_claims, spoken
+
+RESTS_ON = re.compile(
+    r"this rests on ([\d.]+)(?: to ([\d.]+))? similar past cases?"
+    r"(?: \(([\d.]+)(?: to ([\d.]+))? where)?"
+)
+
+
+def counted(cases):
+    """A number of cases as it is told: whole from ten on."""
+    return f"{cases:.0f}" if cases >= 10 else f"{round(cases, 1):g}"
 
 
 @cache
@@ -89,12 +99,32 @@ def test_what_a_story_claims_is_what_the_tables_say(kind, tmp_path):
             assert low <= chance <= high, (story, chance)
             checked += 1
         steps = rows_of(audit.course_steps, row.id, "step", "mass", "evidence")
-        found = cases_from(steps, max(row.first_change, 0))
+        found = cases_at(steps, 0.05, 2)
         if steps and found:
-            low, high = (f"{value:.0f}" for value in found)
+            low, high = map(counted, found)
             span = low if low == high else f"{low} to {high}"
             assert f"; this rests on {span} similar past case" in story
     assert checked >= 10, kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_similar_past_cases_are_those_of_the_chart_and_of_the_table_under_it(kind, tmp_path):
+    audit = KINDS[kind](tmp_path)
+    stays, compared = Stays(audit), 0
+    for identifier in audit.episodes["id"]:
+        shown = stays.one(identifier)
+        drawn = [row["cases"] for row in shown["datasets"]["evidence"]]
+        told = RESTS_ON.search(shown["story"])
+        if not (drawn and told):
+            continue
+        numbers = [float(number) for number in told.groups() if number]
+        assert (min(numbers), max(numbers)) == (min(drawn), max(drawn)), shown["story"]
+        column = shown["table"][0].index("Similar past cases")
+        listed = [float(line[column]) for line in shown["table"][1:] if line[column]]
+        assert listed == drawn
+        assert "imilar past cases" not in shown["first"]  # which counts another thing
+        compared += 1
+    assert compared
 
 
 def test_intervals_of_outcomes_are_told_where_they_were_computed():

@@ -139,16 +139,19 @@ def test_the_second_sentence_says_what_is_expected_and_by_when(chances, by_then,
     assert said == f"The model expects: {words}"
 
 
-def test_evidence_counts_steps_from_the_difference_on_that_some_replays_reach():
-    table = pd.DataFrame(
-        {"step": [0, 1, 2, 3], "mass": [1, 1, 0.5, 0.01], "evidence": [90.0, 1.0, 4.0, 0.0]}
+def test_evidence_counts_every_step_of_the_chart_and_few_replays_apart():
+    rows = [
+        {"step": step, "mass": mass, "cases": cases}
+        for step, (mass, cases) in enumerate([(1, 90.0), (1, 1.0), (0.5, 4.0), (0.02, 0.5)])
+    ]
+    assert tell_evidence(rows[:3], 0.0) == "; this rests on 1 to 90 similar past cases"
+    assert tell_evidence(rows, 0.0) == (
+        "; this rests on 1 to 90 similar past cases (0.5 where fewer than 1 of 20 replays come)"
     )
-    assert tell_evidence(table, 1, 0.0) == "; this rests on 1 to 4 similar past cases"
-    assert tell_evidence(table, 2, 0.0) == "; this rests on 4 similar past cases"
-    assert tell_evidence(table.iloc[:2], 1, 0.0) == "; this rests on 1 similar past case"
-    assert tell_evidence(table, 3, 0.0) == ""
-    assert tell_evidence(None, 0, 3.0) == "; this rests on 3 similar past cases at the thinnest"
-    assert tell_evidence(None, 0, np.inf) == ""
+    assert tell_evidence(rows[1:2], 0.0) == "; this rests on 1 similar past case"
+    assert tell_evidence(rows[3:], 0.0) == ""
+    assert tell_evidence([], 3.0) == "; this rests on 3 similar past cases at the thinnest"
+    assert tell_evidence([], np.inf) == ""
 
 
 OUTCOMES = (Outcome("discharged", 1.0), Outcome("died", -1.0, bad=True))

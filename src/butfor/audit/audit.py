@@ -18,11 +18,17 @@ from butfor.audit.folders import Kind, read_settled, whole_folder
 from butfor.audit.meta import META, SIGN, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.policy import PolicyView, share_changed
-from butfor.audit.reading import check_digests, count_decisions, read_rehearsal, read_tables
+from butfor.audit.reading import (
+    check_digests,
+    count_decisions,
+    name_truly,
+    read_rehearsal,
+    read_tables,
+)
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
-from butfor.evaluate.estimators.table import CROSS_FITTED
-from butfor.evaluate.finding import FRESH, OBSERVED, REPLAYED, Reviewed, Scale
+from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, RECORDS
+from butfor.evaluate.finding import FRESH, REPLAYED, Reviewed, Scale, told_digits
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import counted, digits_for, in_words, share, visible
 from butfor.log.checksums import sha256_of
@@ -31,6 +37,7 @@ from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.recorded import FILLED, RAW, TIME
 from butfor.log.variables import Variable
+from butfor.printed import Printed
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.types import Floats
@@ -45,7 +52,7 @@ MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit:
+class Audit(Printed):
     """Estimates, outcomes of every episode, decomposition and flags of a target policy."""
 
     meta: Meta  # version, parameters, seed, digest of the inputs, counts, timings
@@ -66,37 +73,52 @@ class Audit:
     combinations: Combinations | None = None  # of the states of a wide log, then of drawn ones
     rehearsal: Rehearsal | None = None  # of the method that learned the target
 
-    def __repr__(self) -> str:
-        """Return the audit in ten lines."""
-        counts, noun, flagged = self.meta.counts, self.noun, self.flagged["id"].astype(str)
+    def _title(self) -> str:
+        counts, kind = self.meta.counts, "factored" if self.meta.parameters.factors else "tabular"
+        size = f"{counted(counts.states, 'state')} and {counted(counts.actions, 'action')}"
+        title = (
+            f"Audit of {counted(counts.episodes, self.noun)} with "
+            f"{counted(counts.steps, 'decision')}; "
+            f"{'hidden-state' if self.meta.parameters.hidden else kind} model of {size}"
+        )
+        return visible(in_words(title, self.noun))
+
+    def _facts(self) -> Mapping[str, str]:
+        return self._summary
+
+    def prepared(self) -> Audit:
+        """Return the audit after working out what printing it shows."""
+        assert self._summary
+        return self
+
+    @cached_property
+    def _summary(self) -> dict[str, str]:
+        flagged = self.flagged["id"].astype(str)
         alarms = self.diagnostics.loc[self.diagnostics["light"].isin(ALARMS), "check"]
         named = ", ".join(flagged.head(NAMED)) + " …" * (len(flagged) > NAMED)
-        kind = "factored" if self.meta.parameters.factors else "tabular"
-        size = f"{counted(counts.states, 'state')} and {counted(counts.actions, 'action')}"
-        lines = [
-            f"Audit of {counted(counts.episodes, noun)} with {counted(counts.steps, 'decision')}; "
-            f"{'hidden-state' if self.meta.parameters.hidden else kind} model of {size}",
-            f"Policy: {self.meta.target}; it would change {share(self.policy.changed)} of the "
+        facts = {
+            "policy": f"{self.meta.target}; it would change {share(self.policy.changed)} of the "
             "decisions",
-            self.conclusion.sentence,
-            *self._headlines(),
-            f"Checks with a problem or caution: {', '.join(alarms) or 'none'}",
-            f"Flagged: {counted(len(flagged), noun)}{f' ({named})' * bool(named)}",
-            "Next: .estimates, .diagnostics, .flagged, .policy_table(); write_report, export_audit",
-        ]
-        return visible(in_words("\n".join(lines), noun))
+            "finding": self.conclusion.sentence,
+            **self._headlines(),
+            "look at": ", ".join(alarms) or "no check has a problem",
+            "flagged": f"{counted(len(flagged), self.noun)}{f' ({named})' * bool(named)}",
+            "more": ".estimates, .diagnostics, .flagged, .policy_table(); write_report",
+        }
+        return {name: visible(in_words(said, self.noun)) for name, said in facts.items()}
 
-    def _headlines(self) -> list[str]:
-        """Return what was observed and three estimates, cross-fitted ones if there are any."""
+    def _headlines(self) -> dict[str, str]:
+        """Return what was observed and up to three estimates, cross-fitted if there are any."""
         found = self.estimates.set_index("estimator")
         fresh = [name for name in CROSS_FITTED if name in found.index] or ["MB", "CF"]
-        rows = found.loc[[name for name in ("Observed", "WIS", *fresh) if name in found.index]]
+        weighted = () if CONTINUED in found.index else ("WIS",)
+        rows = found.loc[[n for n in (*RECORDS, *weighted, *fresh) if n in found.index]]
         digits = digits_for(rows["value"], rate=self.is_rate)
-        lines = []
-        for row in rows.itertuples():
-            span = digits.span(row.low, row.high)
-            lines.append(f"  {row.Index:18}{digits.value(row.value)}{f' ({span})' * bool(span)}")
-        return lines
+        spans = [digits.span(row.low, row.high) for row in rows.itertuples()]
+        return {
+            str(row.Index): f"{digits.value(row.value)}{f' ({span})' * bool(span)}"
+            for row, span in zip(rows.itertuples(), spans, strict=True)
+        }
 
     @property
     def conclusion(self) -> Conclusion:
@@ -114,20 +136,26 @@ class Audit:
         )
 
     def scale(self) -> Scale:
-        """Return how findings are told: per 100 episodes if all are followed to their end."""
-        digits = digits_for(self.estimates["value"], rate=self.is_rate)
+        """Return how findings are told: per 100 episodes if their ends are known or expected."""
+        digits = told_digits(self.estimates, rate=self.is_rate)
         outcomes = sorted(self.meta.outcome_details, key=lambda outcome: outcome.reward)
-        if self.meta.counts.censored or not outcomes or not self.meta.counts.episodes:
+        continued = self.meta.usual_chances
+        censored = self.meta.counts.censored and continued is None
+        if censored or not outcomes or not self.meta.counts.episodes:
             return Scale(digits)
         table = self.outcome_table(expected=True) / self.meta.counts.episodes
-        shares = {OBSERVED: table.sum(axis=1), REPLAYED: table.sum(axis=0)}
-        if self.meta.fresh_chances is not None:
-            shares[FRESH] = pd.Series(self.meta.fresh_chances, self.meta.outcome_names)
+        recorded, shares = table.sum(axis=1), {REPLAYED: table.sum(axis=0)}
+        for source, known in ((CONTINUED, continued), (FRESH, self.meta.fresh_chances)):
+            if known is not None:
+                shares[source] = pd.Series(known, self.meta.outcome_names)
+        if continued is None:
+            shares[OBSERVED] = recorded
         named = [outcomes[0].name, outcomes[-1].name]
         if len(outcomes) <= 2 and max(share[self.meta.none] for share in shares.values()) < SAME:
             bad = [outcome.name for outcome in outcomes if outcome.bad]
             named = bad[:1] or named[1:]  # the other one is the rest
         named = list(dict.fromkeys(named))
+        shares[OBSERVED] = recorded
         chances = {source: share[named].tolist() for source, share in shares.items()}
         return Scale(digits, named, chances)
 
@@ -352,14 +380,15 @@ class Audit:
         stored = read_model(path / MODEL, meta)
         states = None if stored.combinations is None else len(stored.combinations)
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
-        return cls(
+        found = cls(
             meta=meta,
-            **read_tables(path, meta, states, shown=shown),
+            **name_truly(read_tables(path, meta, states, shown=shown), meta),
             **stored._asdict(),
             clusters=clusters,
             rehearsal=read_rehearsal(path / "rehearsal.parquet", meta),
             decisions=count_decisions(path, meta) if shown else None,
         )
+        return found.prepared()
 
 
 def load_for_readers(folder: str | Path) -> Audit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.meta import Meta
+from butfor.audit.reading import unrecorded
 from butfor.evaluate.agreement import Measure, intraclass_correlation
 from butfor.evaluate.experts import (
     ReviewSample,
@@ -43,7 +45,8 @@ class ExpertValue(Printed):
     confidence: float
     widest: tuple[float, float]  # with what nobody could tell at the worst and the best return
     model: float  # mean counterfactual return according to the model
-    observed: float  # mean return of what happened
+    observed: float  # mean return of what was recorded; nan: not kept
+    usual: float  # the same, continued by the model where records stop early
     cases: int  # of which experts told what they expect
     flagged: int  # of these, the flagged ones
     unanswered: int  # further cases, of which none of their experts could tell
@@ -52,9 +55,10 @@ class ExpertValue(Printed):
     needed: int  # answers for each case
     returns: dict[str, float]  # of each outcome, none last
     exact: bool  # whether the return follows from the outcome alone
-    chances: pd.DataFrame  # one row per outcome: observed, model, value, low, high, widest
+    chances: pd.DataFrame  # one row per outcome: observed, usual, model, value, low, high, widest
     agreement: Measure  # of experts on the expected return
     agreement_on: dict[str, Measure]  # the chance of each outcome
+    seconds: float  # median time that an answer took; nan: unknown
     sample: ReviewSample = field(repr=False)
 
     @property
@@ -66,16 +70,16 @@ class ExpertValue(Printed):
     def reviewed(self) -> Reviewed:
         """What a conclusion takes into account."""
         chances = dict(zip(self.chances["outcome"], self.chances["value"], strict=True))
-        return Reviewed(self.value, self.low, self.high, chances)
+        return Reviewed(self.value, self.low, self.high, chances, self.agreement, self.seconds)
 
     def cases_to_exclude(self, value: float | None = None) -> int | None:
-        """Forecast how many more cases exclude a value, by default the observed one.
+        """Forecast how many more cases exclude a value, by default that of usual care.
 
         Answers are assumed to go on like this. None: not 1000 more, or not even all episodes.
         """
         return cases_to_exclude(
             self.sample,
-            self.observed if value is None else value,
+            self.usual if value is None else value,
             interval=self.interval,
             confidence=self.confidence,
         )
@@ -88,6 +92,7 @@ class Answers:
     case: NDArray[np.int64]  # [r] positions of episodes in the table
     chance: Floats  # [r, O + 1] of outcomes, none last; nan: cannot tell
     needed: int  # answers for each case
+    seconds: float = math.nan  # median time that an answer took; nan: unknown
 
     def complete(self) -> tuple[NDArray[np.int64], Floats]:
         """Return cases that have their answers, in the order of completion, with the means.
@@ -122,7 +127,14 @@ def read_everyone(audit: Audit, folder: Path | None) -> pd.DataFrame:
             "with Audit.load"
         )
     names = [*COLUMNS, "stratum", *chance_columns(audit.meta)]
-    return read_columns(folder / "episodes.parquet", names)
+    path, kept = folder / "episodes.parquet", audit.meta.usual_chances is not None
+    table = read_columns(path, [*names, *["usual_return"] * kept])
+    return table if kept or "usual_return" not in audit.episodes else unrecorded(table)
+
+
+def returns_compared(table: pd.DataFrame) -> pd.Series:
+    """Return of each episode that the policy is compared with."""
+    return table.get("usual_return", table["observed_return"])
 
 
 def chance_columns(meta: Meta) -> list[str]:
@@ -161,6 +173,7 @@ def view_answers(
         {
             "outcome": names,
             "observed": [float(share.get(name, 0.0)) for name in names],
+            **({} if meta.usual_chances is None else {"usual": meta.usual_chances}),
             "model": chance_of_model.mean(axis=0),
             "value": [one.value for one in outcomes],
             "low": [one.low for one in outcomes],
@@ -179,6 +192,7 @@ def view_answers(
         widest=found.widest,
         model=float(model.mean()),
         observed=float(table["observed_return"].mean()),
+        usual=float(returns_compared(table).mean()),
         cases=found.cases,
         flagged=int((sample.stratum[case[sample.told]] == 0).sum()),
         unanswered=found.unanswered,
@@ -192,6 +206,7 @@ def view_answers(
         agreement_on={
             name: agree_on(by_case, answers.chance[told, o]) for o, name in enumerate(names)
         },
+        seconds=answers.seconds,
         sample=sample,
     )
 
@@ -207,7 +222,7 @@ def outcome_returns(table: pd.DataFrame, meta: Meta) -> tuple[Floats, bool]:
     The mean over the episodes that had the outcome. All of these are the same if rewards come only
     at ends and nothing is discounted. An outcome that nobody had gets its own reward.
     """
-    observed = table.groupby("observed_outcome", observed=True)["observed_return"]
+    observed = returns_compared(table).groupby(table["observed_outcome"], observed=True)
     mean, spread = observed.mean(), observed.max() - observed.min()
     rewards = [*(outcome.reward for outcome in meta.outcome_details), 0.0]
     returns = [

@@ -9,6 +9,7 @@ import pandas as pd
 
 from butfor.audit.audit import Audit, load_for_readers
 from butfor.audit.folders import Kind, whole_folder
+from butfor.audit.reading import unrecorded
 from butfor.audit.spreadsheet import write_csv
 from butfor.evaluate.wording import counted, in_words
 from butfor.log.sources import read_pieces
@@ -92,4 +93,6 @@ def _pieces(source: Audit | str | Path, audit: Audit, name: str) -> Iterable[pd.
         return None if table is None else [table]
     if isinstance(source, Audit):
         return [getattr(source, name)]
-    return read_pieces(Path(source) / f"{name}.parquet")
+    pieces = read_pieces(Path(source) / f"{name}.parquet")
+    renamed = "usual_return" in audit.episodes and audit.meta.usual_chances is None
+    return map(unrecorded, pieces) if renamed and name == "episodes" else pieces

@@ -11,6 +11,7 @@ from butfor.log.variables import describe_action
 from butfor.replay.bounds import ROUNDING, Bounds
 from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN
+from butfor.replay.usual import MOSTLY
 from butfor.types import Floats
 
 
@@ -82,6 +83,9 @@ def describe_flag(
     )
     if survival:
         sentences.append(survival)
+    known = describe_record(float(one.lengths[0] / replay.usual_steps[position]))
+    if known:
+        sentences.append(known)
     least, thin = float(walked.evidence_min[position]), float(walked.thin_share[position])
     cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
     sentences.append(
@@ -96,9 +100,19 @@ def describe_flag(
     return " ".join(sentences)
 
 
+def describe_record(part: float) -> str:
+    """Say how much was recorded of what an episode is compared with, if it is not most of it."""
+    if not part < MOSTLY:
+        return ""
+    return (
+        "The difference is from the record as the model continues it under usual care: "
+        f"{percent(part)} of those steps were recorded."
+    )
+
+
 def describe_survival(bounds: Bounds, position: int) -> str:
     """Describe over which mechanisms the difference keeps its sign, if the model is right."""
-    difference = bounds.expected_return[:, position] - bounds.observed_return[position]
+    difference = bounds.expected_return[:, position] - bounds.usual_return[position]
     (low, high), (low_stable, high_stable) = difference
     digits = digits_for(difference.ravel())
     spans = f"from {digits.gap_span(low, high)}"

@@ -163,6 +163,8 @@ class Meta(Section):
     design: SamplingDesign | None = None  # of the review; None: made by version 0.1
     # of outcomes, none last: under targets of one half of the log, in the model of the other
     fresh_chances: tuple[float, ...] | None = None
+    # of outcomes in the records, continued by the model where they stop early; None: nowhere
+    usual_chances: tuple[float, ...] | None = None
     date: str | None = Field(None, pattern=r"^\d{4}-\d{2}-\d{2}$")  # of the run; None: not noted
     seconds: dict[str, float] = {}
 

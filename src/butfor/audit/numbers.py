@@ -26,6 +26,7 @@ class Numbers:
     steps: int
     censored: int  # episodes that stop before the horizon without an outcome
     fresh_chances: tuple[float, ...] | None  # of outcomes, cross-fitted, none last; None: unknown
+    usual_chances: tuple[float, ...] | None  # in records that were continued; None: in none
 
 
 def numbers_of(
@@ -35,8 +36,9 @@ def numbers_of(
     crossed: CrossFitted | None,
 ) -> Numbers:
     """Gather the numbers of a log: in memory, or summed over its shards."""
-    decomposition = decompose(sample.replay.log.outcome_names, sample.pieces)
-    count, observed, expected, _ = sample.pieces.whole[0].tolist()
+    names, pieces = sample.replay.log.outcome_names, sample.pieces
+    decomposition = decompose(names, pieces, continued=sample.continued > 0)
+    count, _, usual, expected, _ = pieces.whole[0].tolist()
     chances = (
         None if crossed is None or crossed.chances is None else crossed.chances.mean(axis=(0, 1))
     )
@@ -44,9 +46,10 @@ def numbers_of(
         estimates=estimates,
         diagnostics=diagnose_sample(sample, about_model),
         decomposition=decomposition,
-        gap=check_decomposition(decomposition, expected / count - observed / count),
+        gap=check_decomposition(decomposition, expected / count - usual / count),
         episodes=sample.episodes,
         steps=sample.steps,
         censored=sample.censored,
         fresh_chances=None if chances is None else tuple(chances.tolist()),
+        usual_chances=tuple(sample.usual_chances.tolist()) if sample.continued else None,
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from butfor.audit.files import ADDED, FLAG, NUMBER, OPTIONAL, SCHEMAS, TEXT, WHOLE, WITH_IDS
 from butfor.audit.meta import CHANGED, META, REMEDY, Meta
 from butfor.checks import ROW_TOLERANCE
+from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.log.checksums import sha256_of
 from butfor.log.combinations import MOST_STATES
@@ -77,6 +78,29 @@ def read_tables(
     _check_range(path, drawn, "state", 0, reached + len(meta.outcomes) - 1)
     _check_range(path, drawn, "action", -1, actions - 1)
     return tables
+
+
+def name_truly(tables: dict[str, pd.DataFrame], meta: Meta) -> dict[str, pd.DataFrame]:
+    """Return the tables of an audit with what was recorded apart from what the model continues.
+
+    Version 0.2.0 called records that the model continues observed, and kept no others.
+    """
+    estimates, episodes = tables["estimates"], tables["episodes"]
+    continued = meta.counts.censored and meta.parameters.censored == "continue"
+    if not continued or (estimates["estimator"] == CONTINUED).any():
+        return tables
+    named = estimates["estimator"].replace(OBSERVED, CONTINUED)
+    pieces = tables["decomposition"]
+    return tables | {
+        "estimates": estimates.assign(estimator=named),
+        "episodes": unrecorded(episodes),
+        "decomposition": pieces.assign(observed_mean=np.nan, usual_mean=pieces["observed_mean"]),
+    }
+
+
+def unrecorded(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of episodes whose observed returns are of records that the model continues."""
+    return episodes.assign(observed_return=np.nan, usual_return=episodes["observed_return"])
 
 
 def read_rehearsal(path: Path, meta: Meta) -> Rehearsal | None:

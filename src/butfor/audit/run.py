@@ -31,6 +31,7 @@ from butfor.audit.observed_steps import step_table
 from butfor.audit.sampling import FLAGS, flag_notes, select
 from butfor.audit.show import show
 from butfor.audit.tables import (
+    CONTINUED_COLUMNS,
     count_pairs,
     episode_table,
     interval_notes,
@@ -198,7 +199,10 @@ def run_audit(
         threads=threads,
         progress=progress,
     )
-    table = episode_table(judged_table(replay), shown.table, chosen.known, chosen.design)
+    judged = judged_table(replay)
+    if not replay.continues.any():
+        judged = judged.drop(columns=CONTINUED_COLUMNS)
+    table = episode_table(judged, shown.table, chosen.known, chosen.design)
     if models and credible is None:
         refuse_hidden(asked, models=models)
         enter_stage(progress, f"Credible intervals from {models} models")
@@ -229,7 +233,7 @@ def run_audit(
     enter_stage(progress, "Checking the model")
     checks = check_model(replay, learn, seed)
     if rehearsal is not None:
-        rehearsal = replace(rehearsal, observed=float(replay.observed_return.mean()))
+        rehearsal = replace(rehearsal, observed=float(replay.usual_return.mean()))
         checks.append(rehearsal.row())
     numbers = numbers_of(sample, estimates, checks, crossed)
     done = time.perf_counter()
@@ -267,7 +271,7 @@ def run_audit(
         latent_behavior=_latent_table(replay),
         combinations=shown.combinations,
         rehearsal=rehearsal,
-    )
+    ).prepared()
 
 
 def _latent_table(replay: Replay) -> Any:
@@ -364,7 +368,7 @@ def describe_audit(
             latent=replay.pomdp.state_variables if replay.hidden else (),
         ),
         warnings=(
-            *warnings_of(counts, replay.terminal),
+            *warnings_of(counts, replay.terminal, replay.censored),
             *sampling_notes(replay),
             *interval_notes(replay, counts.episodes, drawn),
             *row_notes(replay),
@@ -382,6 +386,7 @@ def describe_audit(
         else RehearsalSettings(value=rehearsal.value, observed=rehearsal.observed),
         design=design,
         fresh_chances=numbers.fresh_chances,
+        usual_chances=numbers.usual_chances,
         date=datetime.now(UTC).date().isoformat(),
         seconds={name: round(passed, 4) for name, passed in seconds.items()},
     )

@@ -33,10 +33,16 @@ UNSHOWN: dict[str, Any] = {
 }
 
 
+# columns of `judged_table` that are saved only if the model continues some of the records
+CONTINUED_COLUMNS = ["usual_return", "recorded_share"]
+
+
 def judged_table(replay: Replay) -> pd.DataFrame:
     """Return one row per episode: what happened, the counterfactual, and its evidence."""
     walked = replay.steps()
     table = replay.outcomes().frame()
+    share = replay.log.lengths / replay.usual_steps
+    table.insert(table.columns.get_loc("usual_return") + 1, "recorded_share", share)
     table["first_change"] = first_changes(replay.log, replay.repeats())
     if replay.sampled:
         table["return_error"] = replay.outcomes().return_error
@@ -268,14 +274,20 @@ def count_pairs(model: Model, target: Floats, counts: NDArray[np.int64]) -> dict
     }
 
 
-def warnings_of(counts: Counts, terminal: str) -> list[str]:
+def warnings_of(counts: Counts, terminal: str, censored: str) -> list[str]:
     """Return the warnings that follow from the counts."""
     found = []
     if counts.censored:
         found.append(
             f"{counts.censored} of {counts.episodes} episodes stop before the horizon without an "
-            "outcome. Estimates that use a model predict what would have followed; the others "
-            "count it as 0."
+            "outcome. "
+            + (
+                "“Observed” is what was recorded of them; “Observed, continued” adds what the "
+                "model expects to follow under usual care, and each difference is from that."
+                if censored == "continue"
+                else "Only what was recorded of them counts, in “Observed” and in CF; MB predicts "
+                "what would have followed."
+            )
         )
     if counts.visited_states_with_unseen_target_action:
         found.append(

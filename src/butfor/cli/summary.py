@@ -15,6 +15,8 @@ from rich.text import Text
 from butfor.audit.audit import Audit
 from butfor.cli.output import records
 from butfor.cli.tables import FittedTable, make_table
+from butfor.evaluate.estimators.table import CONTINUED, RECORDS
+from butfor.evaluate.finding import TOLD
 from butfor.evaluate.wording import (
     Digits,
     counted,
@@ -25,12 +27,12 @@ from butfor.evaluate.wording import (
     share,
 )
 from butfor.present.clock import Clock, clock_of
-from butfor.present.story import outcome_chances
+from butfor.present.story import outcome_chances, recorded_part
 from butfor.present.text import LIGHTS, capitalized, check_name
 from butfor.replay.steps import THIN
+from butfor.replay.usual import MOSTLY
 
-# the estimators of a first look; the audit holds all of them
-SHOWN = ("Observed", "WIS", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
+SHOWN = (*TOLD, "True")  # the estimators of a first look; the audit holds all of them
 TELLING, MOST_TOLD = 5, 10  # flagged episodes that are printed, by default and with --verbose
 COLORS = {"green": "green", "unknown": "cyan", "amber": "yellow", "red": "red"}
 
@@ -140,7 +142,7 @@ def _print_estimates(console: Console, audit: Audit, verbose: bool) -> None:
             "undefined" if pd.isna(row.value) else digits.value(row.value),
             digits.span(row.low, row.high),
             digits.span(row.low_credible, row.high_credible),
-            row.episodes if row.estimator in ("Observed", "WIS") else "",
+            row.episodes if row.estimator in (*RECORDS, "WIS") else "",
         ]
         for row in shown.itertuples()
     ]
@@ -155,6 +157,9 @@ def _print_estimates(console: Console, audit: Audit, verbose: bool) -> None:
         "* Chance in the sample, and in what the model learned from it; not what the states leave "
         f"out.{true}"
     )
+    if CONTINUED in set(shown["estimator"]):
+        warning = shown.set_index("estimator").loc[CONTINUED, "warning"]
+        console.print(escape(in_words(f"{CONTINUED}: {warning}.", audit.noun)))
     if credible:
         console.print(
             "** Uncertainty about the transition probabilities, from "
@@ -204,10 +209,20 @@ def _print_flagged(console: Console, audit: Audit, verbose: bool) -> None:
     console.print(
         f"\n[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: "
         "what happened, the probability of each outcome under the policy, the change in expected "
-        f"return, and the first {escape(clock.unit)} (counted from 0) at which the policy would "
-        "have acted differently. Sure: whether the sign holds under any mechanism, or any stable "
-        "one. Cases: the fewest similar past cases along the way.",
+        f"return{_since(audit)}, and the first {escape(clock.unit)} (counted from 0) at which the "
+        "policy would have acted differently. Sure: whether the sign holds under any mechanism, or "
+        "any stable one. Cases: the fewest similar past cases along the way.",
         _flagged_table(first, audit, clock),
+    )
+
+
+def _since(audit: Audit) -> str:
+    """Say what changes are from, if that is not what was recorded."""
+    if "usual_return" not in audit.episodes:
+        return ""
+    return (
+        " from what was recorded and, where it stops early, goes on as the model expects of usual "
+        f"care (Recorded: how much of that, if less than {percent(MOSTLY)})"
     )
 
 
@@ -223,7 +238,9 @@ def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> FittedT
     outcomes = audit.meta.outcome_names
     digits = digits_for(flagged["difference"], rate=audit.is_rate)
     unit = capitalized(clock.unit)
-    columns = (*(f">{name}" for name in outcomes), ">Change", f">{unit}", "Sure", ">Cases")
+    continued = "recorded_share" in flagged
+    recorded = [">Recorded"] * continued
+    columns = (*(f">{o}" for o in outcomes), ">Change", *recorded, f">{unit}", "Sure", ">Cases")
     rows = (
         (
             row["id"],
@@ -233,6 +250,7 @@ def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> FittedT
                 for _, chance in outcome_chances(row, outcomes)
             ),
             digits.gap(row["difference"]),
+            *[recorded_part(row)] * continued,
             "never" if row["first_change"] < 0 else clock.time(int(row["first_change"])),
             "" if pd.isna(row["survives"]) else row["survives"] or "no",
             f"{row['evidence_min']:.0f}",

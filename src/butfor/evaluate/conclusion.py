@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from butfor.evaluate.diagnostics.lights import ALARMS, UNKNOWN, worst_light
-from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.estimators.table import CROSS_FITTED, compared_with
 from butfor.evaluate.finding import (
     BETTER,
     MIXED,
@@ -19,12 +19,14 @@ from butfor.evaluate.finding import (
     Reviewed,
     Scale,
     find,
+    told_digits,
 )
-from butfor.evaluate.wording import digits_for
 from butfor.printed import Printed
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
+PAST = "the past still matters"
+PREDICTED = ("the action", "what follows")  # what the step before may still predict
 REVIEWERS = "reviewers"
 NOTHING_FOUND = (
     "No check found a reason to doubt this, but none can show whether something that was not "
@@ -84,11 +86,11 @@ GRAVITY = (
         "the reviewers do not expect a clear gain",
     ),
     _Reason(
-        ("the past still matters",),
-        "the step before still predicts what comes next, a sign that something lasting is missing "
-        "from the records",
-        "the step before still predicts some of what comes next, a possible sign that something "
-        "lasting is missing from the records",
+        (PAST,),
+        "the step before still predicts {what}, a sign that something lasting is missing from the "
+        "records",
+        "the step before still predicts some of {what}, a possible sign that something lasting is "
+        "missing from the records",
     ),
     _Reason(
         ("mean importance weight",),
@@ -161,7 +163,7 @@ def conclude(
     reviewed : optional
         What reviewers expect of the policy.
     """
-    told = scale or Scale(digits_for(estimates["value"]))
+    told = scale or Scale(told_digits(estimates))
     finding = find(estimates, told, changed=changed, reviewed=reviewed)
     if finding.side == NOTHING:
         return Conclusion(UNKNOWN, f"{finding.sentence} {ADVICE[NOTHING]}", "", ())
@@ -172,11 +174,15 @@ def conclude(
     if not said:
         sentence = f"{finding.sentence} {tally} {ADVICE[finding.side]}"
         return Conclusion(UNKNOWN, sentence, NOTHING_FOUND, ())
+    found = dict(zip(diagnostics["check"], diagnostics["sentence"], strict=True)).get(PAST, "")
+    what = next(
+        (what for what in PREDICTED if f"still predicts {what}" in found), "what comes next"
+    )
     light = worst_light(one.light for one in said)
     doubtful = any(one.decisive for one in said)
     advice = PROMISING if finding.side == BETTER and doubtful else ADVICE[finding.side]
     decided = [one for one in said if one.light == light]
-    reason = _listed([one.words for one in decided[:NAMED]])
+    reason = _listed([one.words.replace("{what}", what) for one in decided[:NAMED]])
     return Conclusion(
         light,
         f"{finding.sentence} {tally} {DO_NOT if light == 'red' else advice}",
@@ -235,9 +241,10 @@ def _fresh_light(estimates: pd.DataFrame) -> str:
     """Return the light of the cross-fitted estimates: red if one is below what was observed."""
     found = estimates.set_index("estimator")
     rows = found.loc[[name for name in CROSS_FITTED if name in found.index]]
-    if "Observed" not in found.index or not len(rows):
+    name = compared_with(found.index)
+    if name not in found.index or not len(rows):
         return UNKNOWN
-    observed = found.loc["Observed", "value"]
+    observed = found.loc[name, "value"]
     if (rows["value"] < observed).any():
         return "red"
     return "amber" if (rows["low"] <= observed).any() else "green"

@@ -22,7 +22,8 @@ COLUMNS = [
     "first_state",
     "episodes",
     "expected_episodes",  # by probability instead of by most likely outcome
-    "observed_mean",
+    "observed_mean",  # as recorded
+    "usual_mean",  # what differences are taken from; left out if it is the same
     "counterfactual_mean",
     "difference",  # between the two means
     "contribution",  # to the overall difference; the contributions of one split add up to it
@@ -33,10 +34,10 @@ COLUMNS = [
 class Pieces(Printed):
     """Sums of `piece_columns` over the episodes of each piece."""
 
-    whole: Floats  # [1, 4] all episodes
-    cells: Floats  # [(O + 1)^2, 4] by `cells_of`
+    whole: Floats  # [1, 5] all episodes
+    cells: Floats  # [(O + 1)^2, 5] by `cells_of`
     expected: Floats  # [O + 1, O + 1] counterfactual probabilities, by observed outcome
-    by_state: Floats  # [states, 4] by first state
+    by_state: Floats  # [states, 5] by first state
 
 
 def pieces_of(result: Counterfactuals) -> Pieces:
@@ -60,21 +61,21 @@ def cells_of(result: Counterfactuals) -> NDArray[np.int64]:
 
 
 def piece_columns(result: Counterfactuals) -> Floats:
-    """Return what is summed over the episodes of a piece, [n, 4].
+    """Return what is summed over the episodes of a piece, [n, 5].
 
-    The columns are 1 (to count episodes), observed return, expected return and difference.
+    The columns are 1 (to count episodes), observed return, the return compared with, expected
+    return and difference.
     """
-    one = np.ones(len(result.difference))
-    return np.stack(
-        [one, result.observed_return, result.expected_return, result.difference], axis=1
-    )
+    returns = (result.observed_return, result.compared_return, result.expected_return)
+    return np.stack([np.ones(len(result.difference)), *returns, result.difference], axis=1)
 
 
-def decompose(names: Sequence[str], pieces: Pieces) -> pd.DataFrame:
+def decompose(names: Sequence[str], pieces: Pieces, *, continued: bool = False) -> pd.DataFrame:
     """Split the mean difference by observed and counterfactual outcome, and by first state.
 
     The rows of each split add up: delta = sum over pieces of (episodes / n) times the mean
-    difference within the piece. `names` are those of the outcomes, none last.
+    difference within the piece. `names` are those of the outcomes, none last. If records were
+    `continued`, differences are from these, whose mean is `usual_mean`.
     """
     count, size = pieces.whole[0, 0], len(names)
     states = np.flatnonzero(pieces.by_state[:, 0])
@@ -86,6 +87,7 @@ def decompose(names: Sequence[str], pieces: Pieces) -> pd.DataFrame:
         expected_episodes=pieces.expected.reshape(-1),
     )
     plain = {"observed": "", "counterfactual": ""}
+    columns = COLUMNS if continued else [name for name in COLUMNS if name != "usual_mean"]
     return pd.concat(
         [
             _means(pieces.whole, count).assign(by="all", first_state=-1, **plain),
@@ -95,7 +97,7 @@ def decompose(names: Sequence[str], pieces: Pieces) -> pd.DataFrame:
             ),
         ],
         ignore_index=True,
-    )[COLUMNS]
+    )[columns]
 
 
 def check_decomposition(table: pd.DataFrame, difference: float, tolerance: float = 1e-10) -> float:
@@ -116,13 +118,14 @@ def _sums(result: Counterfactuals, piece: NDArray[Any], size: int) -> Floats:
 
 
 def _means(sums: Floats, count: float) -> pd.DataFrame:
-    episodes, observed, counterfactual, difference = sums.T
+    episodes, observed, usual, counterfactual, difference = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return pd.DataFrame(
             {
                 "episodes": episodes.astype(np.int64),
                 "expected_episodes": episodes,
                 "observed_mean": observed / episodes,
+                "usual_mean": usual / episodes,
                 "counterfactual_mean": counterfactual / episodes,
                 "difference": difference / episodes,
                 "contribution": difference / count,

@@ -72,7 +72,7 @@ class EpisodeColumns:
     @cached_property
     def returns(self) -> Floats:
         """Return of each episode that counterfactuals are compared with, [n]."""
-        return self.replay.observed_return
+        return self.replay.usual_return
 
     @cached_property
     def reward(self) -> Floats:
@@ -128,6 +128,7 @@ class EpisodeColumns:
         """All columns but the counterfactuals, which are nan because they take longer."""
         single = {
             "episodes": np.ones(len(self)),
+            "recorded": self.replay.observed_return,
             "returns": self.returns,
             "value": self.replay.engine.first_values(),
             "counterfactual": np.full(len(self), np.nan),
@@ -146,7 +147,7 @@ class EpisodeColumns:
         base, surprise = self._corrections(self.replay.engine.logged_values())
         return Columns(
             **single,
-            weighted_return=self.ratio[:, -1] * self.replay.logged_return,
+            weighted_return=self.ratio[:, -1] * self.replay.observed_return,
             ratio=self.ratio,
             earned=self.discounts * self.ratio * self.reward,
             base=base,
@@ -182,6 +183,21 @@ class EpisodeColumns:
     def censored(self) -> int:
         """Number of episodes that stop before the horizon without an outcome."""
         return int(self.replay.stopped.sum())
+
+    @property
+    def continued(self) -> int:
+        """Number of these whose records the model continues, to compare with them."""
+        return int(self.replay.continues.sum())
+
+    @property
+    def usual_steps(self) -> float:
+        """Expected number of steps of what counterfactuals are compared with."""
+        return float(self.replay.usual_steps.sum())
+
+    @property
+    def usual_chances(self) -> Floats:
+        """Share of each outcome in what counterfactuals are compared with, [O + 1]."""
+        return np.asarray(self.replay.usual.probability.mean(axis=0))
 
     @property
     def spread(self) -> float:

@@ -20,7 +20,13 @@ from butfor.evaluate.bootstrap import (
 from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import average
-from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns, check_names
+from butfor.evaluate.estimators.table import (
+    CONTINUED,
+    CROSS_FITTED,
+    ESTIMATORS,
+    OnColumns,
+    check_names,
+)
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.intervals import BY_MODEL, NONE, Intervals
 from butfor.evaluate.refit import THESE, Groups, group_episodes
@@ -76,8 +82,10 @@ def estimate_values(
     episodes, model, target
         The question: a `Replay` alone, or a log, its model and the target.
     estimators : optional
-        Some of NAMES; by default DEFAULT and those that `draws`, `learn` and `truth` make possible.
-        With a hidden state: Observed, MB, CF and True; `learn` and `draws` are not available.
+        Some of NAMES; by default all that `draws`, `learn`, `truth` and the log make possible, but
+        MB (sampled). "Observed" is what was recorded; where censored episodes are continued by the
+        model, "Observed, continued" is what the others are compared with. With a hidden state:
+        these two, MB, CF and True; `learn` and `draws` are not available.
         Where states cannot be enumerated: all but FQE and MB (sampled).
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.
@@ -158,6 +166,7 @@ def estimate_episodes(
     replay, seed = sample.replay, sample.seed
     refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
     given = {"draws": sample.draws, "learn": learn, "truth": truth}
+    given["censored"] = sample.continued or None
     names = check_names(estimators, given, hidden=replay.hidden, sampled=replay.sampled)
     if relearn and learn is None:
         raise ValueError(
@@ -174,8 +183,8 @@ def estimate_episodes(
         resampled = relearn_values(
             functions, sample, learn, resamples=count, seed=seed, progress=progress
         )
-    elif fixed and set(BY_MODEL) & set(names):
-        groups = group_episodes(sample, blend="MAGIC" in names)
+    elif set(BY_MODEL if fixed else (CONTINUED,)) & set(names):
+        groups = group_episodes(sample, blend=fixed and "MAGIC" in names)
     table = estimate_sample(
         sample,
         {name: partial(f, sample) for name, f in functions.items()},
@@ -210,7 +219,11 @@ def estimate_sums(
     episodes, which gives the same intervals, up to chance, if episodes were assigned to groups at
     random.
     """
-    functions = {name: f for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
+    functions = {
+        name: f
+        for name, f in ESTIMATORS.items()
+        if isinstance(f, OnColumns) and (name != CONTINUED or sample.continued)
+    }
     return estimate_sample(
         sample,
         {name: partial(f, sample) for name, f in functions.items()},

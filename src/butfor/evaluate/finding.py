@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from butfor.evaluate.estimators.table import CROSS_FITTED
-from butfor.evaluate.wording import Digits, digits_for
+from butfor.evaluate.agreement import Measure
+from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, compared_with
+from butfor.evaluate.wording import Digits, digits_for, signed
 
 BETTER, WORSE, UNCLEAR, MIXED = "better", "worse", "unclear", "mixed"  # than what was observed
 NOTHING = "nothing"  # would change
@@ -19,10 +20,15 @@ LOOKS = {
     UNCLEAR: "may be better or worse",
     MIXED: "looks better by one estimate and worse by another",
 }
+HARM = "looks worse, but may be better"
 EXPECT = {BETTER: "it to do better", WORSE: "it to do worse", UNCLEAR: "no clear difference"}
-OBSERVED, REPLAYED, FRESH = "Observed", "CF", "MB (cross-fitted)"  # whose numbers are told
+REPLAYED, FRESH = "CF", "MB (cross-fitted)"  # whose numbers are told
 BY_MODEL = ("MB", REPLAYED)
+TOLD = (OBSERVED, CONTINUED, "WIS", *BY_MODEL, *CROSS_FITTED)  # in sentences and short tables
+STOPPED = "as some episodes stop early"
 TIE = 1e-9  # of the largest size: values closer together are the same
+LEAST_AGREEMENT = 0.4  # lower end of the intraclass correlation of reviewers, for a verdict
+LEAST_SECONDS = 10.0  # median time of a case
 WHOLE = 1.0  # differences per 100 from which on whole numbers tell enough
 
 
@@ -33,15 +39,32 @@ class Reviewed:
     value: float
     low: float
     high: float
-    chances: Mapping[str, float] = field(default_factory=dict)  # of each outcome
+    chances: Mapping[str, float]  # of each outcome
+    agreement: Measure  # on the expected return, an intraclass correlation
+    seconds: float  # median time of a case; nan: unknown
+
+    @property
+    def agree(self) -> bool:
+        """Whether reviewers agree, and took their time, enough for a verdict to rest on them."""
+        low = self.agreement.low
+        return low is not None and low > LEAST_AGREEMENT and self.seconds >= LEAST_SECONDS
+
+    @property
+    def agreed(self) -> str:
+        """How far they agree, and how long they took."""
+        value, low, high = self.agreement.value, self.agreement.low, self.agreement.high
+        said = "not known" if value is None else signed(value)
+        span = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
+        time = "unknown" if math.isnan(self.seconds) else f"{self.seconds:.3g} s"
+        return f"intraclass correlation {said}{span}, median time of a case {time}"
 
 
 @dataclass(frozen=True)
 class Scale:
     """How a finding is told: in outcomes per 100 episodes where they are known, and in returns.
 
-    `chances` has the chance of each of the named `outcomes` by source: "Observed", "CF",
-    "MB (cross-fitted)".
+    `chances` has the chance of each of the named `outcomes` by source: "Observed", "Observed,
+    continued" if there are such, "CF", "MB (cross-fitted)".
     """
 
     digits: Digits
@@ -53,23 +76,36 @@ class Scale:
     ) -> str:
         """Return chances, if known, and value; the `first` say what they are compared with."""
         told = f"{self.digits.value(value)} against {self.digits.value(observed)}"
-        happened = self.chances.get(OBSERVED)
+        happened = self.chances.get(compared_with(self.chances))
         if happened is None or chances is None:
             return f"{'average return ' * first}{told}" if not self.digits.rate else told
-        parts = []
-        for name, new, old in zip(self.outcomes, chances, happened, strict=True):
-            number, before = per_hundred(new, old)
-            parts.append(f"{name} {number}{f' instead of {before}' * first}")
-        whole = f"{', '.join(parts)}{' of 100 episodes' * first}"
+        pairs = [per_hundred(*pair) for pair in zip(chances, happened, strict=True)]
+        unit = "%" if any("." in number for pair in pairs for number in pair) else ""
+        parts = [
+            f"{name} {new}{unit}{f' instead of {old}{unit}' * first}"
+            for name, (new, old) in zip(self.outcomes, pairs, strict=True)
+        ]
+        whole = f"{', '.join(parts)}{' of 100 episodes' * (first and not unit)}"
         if self.digits.rate:
             return whole
         return f"{whole}; average return {told if first else self.digits.value(value)}"
+
+    def recorded(self, value: float | None) -> str:
+        """Return what was recorded, where the model continues it; None: it is not known."""
+        if value is None:
+            return f"the model continues the records, {STOPPED}"
+        known = self.chances.get(OBSERVED, ())
+        parts = [f"{name} {100 * p:.0f}" for name, p in zip(self.outcomes, known, strict=False)]
+        if not (parts and self.digits.rate):
+            parts.append(f"{'average return ' * bool(parts)}{self.digits.value(value)}")
+        return f"recorded, {STOPPED}: {', '.join(parts)}"
 
 
 def per_hundred(new: float, old: float) -> tuple[str, str]:
     """Return two chances per hundred, with as many decimals as their difference needs.
 
-    A model is never certain: "under 1", "over 99".
+    With decimals they are rates in percent, not counts. A model is never certain: "under 1",
+    "over 99".
     """
     apart = 100 * abs(new - old)
     decimals = 0 if apart >= WHOLE or apart < 1e-9 else digits_for([new, old], rate=True).decimals
@@ -112,12 +148,19 @@ def find(
         )
     table = estimates.set_index("estimator")[["value", "low", "high"]]
     known = table[table["value"].notna()]
-    if OBSERVED not in known.index or not known.index.isin([*BY_MODEL, *CROSS_FITTED]).any():
+    if (
+        compared_with(known.index) not in known.index
+        or not known.index.isin([*BY_MODEL, *CROSS_FITTED]).any()
+    ):
         return Finding(UNCLEAR, "There is no estimate of what the policy would do.")
     told = _Told(known, scale)
     side, sentence = told.learned() if known.index.isin(CROSS_FITTED).any() else told.given()
     if reviewed is None or math.isnan(reviewed.value):
         return Finding(side, sentence)
+    if not reviewed.agree:
+        return Finding(
+            side, f"{sentence} The reviewers do not agree enough to say ({reviewed.agreed})."
+        )
     expected = compare([(reviewed.value, reviewed.low, reviewed.high)], told.observed)
     chances = [reviewed.chances[name] for name in scale.outcomes] if reviewed.chances else None
     numbers = scale.numbers(chances, reviewed.value, told.observed, first=False)
@@ -133,18 +176,22 @@ class _Told:
 
     @property
     def observed(self) -> float:
-        return float(self.known.loc[OBSERVED, "value"])
+        return float(self.known.loc[compared_with(self.known.index), "value"])
 
     def learned(self) -> tuple[str, str]:
         """Tell what the log that taught a policy says about it, and what other data say."""
         here, fresh = self._side(BY_MODEL), self._side(CROSS_FITTED)
         if not here:
             numbers = self._numbers(FRESH, CROSS_FITTED, first=True)
-            return fresh, f"Judged on other data, the policy {LOOKS[fresh]} ({numbers})."
+            return (
+                fresh,
+                f"Judged on other data, the policy {self._looks(CROSS_FITTED)} ({numbers}).",
+            )
+        first, second = self._looks(BY_MODEL), self._looks(CROSS_FITTED)
         return fresh, (
-            f"On the log that taught it, the policy {LOOKS[here]} "
+            f"On the log that taught it, the policy {first} "
             f"({self._numbers(REPLAYED, BY_MODEL, first=True)}); judged on other data, it "
-            f"{LOOKS[fresh]}{' too' * (fresh == here)} "
+            f"{second}{' too' * (first == second)} "
             f"({self._numbers(FRESH, CROSS_FITTED, first=False)})."
         )
 
@@ -153,7 +200,7 @@ class _Told:
         side, records = self._side(BY_MODEL), self._records()
         told = self._numbers(REPLAYED, BY_MODEL, first=True)
         if {side, records} != {BETTER, WORSE}:
-            return side, f"The policy {LOOKS[side]} ({told})."
+            return side, f"The policy {self._looks(BY_MODEL)} ({told})."
         value = self.scale.digits.value(float(self.known.loc["WIS", "value"]))
         return MIXED, (
             f"In the model the policy {LOOKS[side]} ({told}); by the records alone it "
@@ -172,12 +219,33 @@ class _Told:
         rows = self._rows(names)
         return compare(rows.itertuples(index=False, name=None), self.observed) if len(rows) else ""
 
+    def _looks(self, names: Sequence[str]) -> str:
+        """Say on which side estimates lie; harm is told although their intervals leave it open.
+
+        That is if all lie below by more than a quarter of the interval, about a standard error.
+        """
+        rows, side = self._rows(names), self._side(names)
+        error = ((rows["high"] - rows["low"]) / 4).fillna(0.0)
+        below = bool((self.observed - rows["value"] > error).all())
+        return HARM if side == UNCLEAR and below else LOOKS[side]
+
     def _numbers(self, source: str, names: Sequence[str], *, first: bool) -> str:
         """Return the numbers of the replays, or if there are none, of what there is."""
         rows = self._rows(names)
         name = source if source in rows.index else str(rows.index[0])
         value, chances = float(rows.loc[name, "value"]), self.scale.chances.get(name)
-        return self.scale.numbers(chances, value, self.observed, first=first)
+        told = self.scale.numbers(chances, value, self.observed, first=first)
+        if not first or CONTINUED not in self.known.index:
+            return told
+        known = OBSERVED in self.known.index
+        recorded = float(self.known.loc[OBSERVED, "value"]) if known else None
+        return f"{told}; {self.scale.recorded(recorded)}"
+
+
+def told_digits(estimates: pd.DataFrame, *, rate: bool = False) -> Digits:
+    """Return how the estimates in sentences are written, whatever the size of all others."""
+    told = estimates[estimates["estimator"].isin(TOLD)]
+    return digits_for(told["value"], rate=rate)
 
 
 def compare(estimates: Iterable[tuple[float, float, float]], observed: float) -> str:

@@ -6,11 +6,13 @@ that cannot have such an interval has none, and the reason is stated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.evaluate.bootstrap import (
     Evaluate,
@@ -19,9 +21,11 @@ from butfor.evaluate.bootstrap import (
     reweighted_influence,
 )
 from butfor.evaluate.crossfit import CrossFitted
+from butfor.evaluate.estimators.table import CONTINUED, OBSERVED, RECORDS
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import WEIGHTED
+from butfor.evaluate.wording import digits_for
 from butfor.models.factored import FactoredModel
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
@@ -31,9 +35,11 @@ from butfor.types import Floats
 # bootstrap sees too few of the rare episodes with large weights: in simulations, intervals of logs
 # with 5 to 10 held the true value in 80% of logs where overlap was low, and in 60 to 70% below 5.
 LEAST_EFFECTIVE = 10.0
-BY_MODEL = ("MB", "MB (sampled)", "CF", "CF (draws)", "MAGIC")  # the model's errors are theirs
+# the model's errors are theirs
+BY_MODEL = (CONTINUED, "MB", "MB (sampled)", "CF", "CF (draws)", "MAGIC")
 REWEIGHTED = ("FQE",)  # resamples would lose pairs that it counts
 NONE = (float("nan"), float("nan"))
+SLACK = 1e-9  # relative, of the possible returns: rounding errors
 
 ONE = "no interval: there is nothing to resample"
 LEARNED = (
@@ -43,6 +49,9 @@ LEARNED = (
 FEW = (
     "no interval: not enough data (effective sample size {effective:.1f}, and below "
     f"{LEAST_EFFECTIVE:.0f} intervals miss the true value too often)"
+)
+OUTSIDE = (
+    "no interval: the estimate lies outside the possible returns, which are {lowest} to {highest}"
 )
 NOT_REFITTED = "no interval: the model is not learned again in resamples of these episodes"
 
@@ -69,7 +78,7 @@ class Intervals:
         self, name: str, value: float, evaluate: Evaluate, resampled: Floats | None
     ) -> tuple[float, float]:
         """Return the interval of an estimate that is not cross-fitted, from values in resamples."""
-        reason = self.reason(name)
+        reason = self.reason(name) or self._outside(name, value)
         if reason:
             self.reasons[name] = reason
             return NONE
@@ -111,7 +120,7 @@ class Intervals:
         """Say why an estimate has no interval; "" if it has one."""
         if len(self.sample) == 1:
             return ONE
-        if self.learned and name != "Observed":
+        if self.learned and name not in RECORDS:
             return LEARNED
         if name in WEIGHTED and not self.sample.effective >= LEAST_EFFECTIVE:
             return FEW.format(effective=self.sample.effective)
@@ -120,29 +129,51 @@ class Intervals:
             return NOT_REFITTED
         return ""
 
+    def _outside(self, name: str, value: float) -> str:
+        """Say that an estimate is impossible, and so is an interval around it; "" if it is not."""
+        lowest, highest = self.limits(name)
+        slack = SLACK * max(abs(lowest), abs(highest), 1.0)
+        if lowest - slack <= value <= highest + slack or not math.isfinite(value):
+            return ""
+        digits = digits_for([lowest, highest])
+        return OUTSIDE.format(lowest=digits.value(lowest), highest=digits.value(highest))
+
     def _within(
         self, name: str, ends: tuple[float, float], unsupported: float | None = None
     ) -> tuple[float, float]:
         """Extend an interval by what pairs never seen might change, within what is possible."""
-        if self.sample.replay.hidden or name == "Observed":
-            return ends
+        down, up = 0.0, 0.0
+        if not (self.sample.replay.hidden or name == OBSERVED):
+            down, up = self.room(name, unsupported)
+        low, high = np.clip([ends[0] - down, ends[1] + up], *self.limits(name))
+        return float(low), float(high)
+
+    def limits(self, name: str) -> tuple[float, float]:
+        """Return the lowest and the highest possible value: no interval needs to reach beyond.
+
+        Where rewards vary, more may have been recorded than the model, which has their means, says.
+        """
         lowest, highest = self._possible
-        down, up = self.room(name, unsupported)
-        low, high = ends[0] - down, ends[1] + up
-        return float(np.clip(low, lowest, highest)), float(np.clip(high, lowest, highest))
+        if name != OBSERVED:
+            return lowest, highest
+        means = self.sample.logged.recorded / self.sample.logged.episodes
+        return min(lowest, float(means.min())), max(highest, float(means.max()))
 
     def room(self, name: str, unsupported: float | None = None) -> tuple[float, float]:
         """How far an estimate might be too high and too low, for pairs never seen."""
         lowest, highest = self._possible
         mass = self._unsupported(name) if unsupported is None else unsupported
         room = mass * (highest - lowest) if mass > 0 else 0.0
-        worst = room > 0 and name.startswith(("MB", "CF")) and assumes_worst(self.sample.replay)
+        of_model = name.startswith(("MB", "CF", CONTINUED))
+        worst = room > 0 and of_model and assumes_worst(self.sample.replay)
         return (0.0 if worst else room), room
 
     def _unsupported(self, name: str) -> float:
         """Mean probability that what is assumed about pairs never seen enters an estimate."""
         if name.startswith("CF"):
             return self.sample.unsupported
+        if name == CONTINUED:
+            return self._unseen(self.sample.replay.behavior_table)
         return self.sample.unsupported_in_model if name.startswith("MB") else self._unlogged
 
     @cached_property
@@ -154,10 +185,14 @@ class Intervals:
         replay, taken = self.sample.replay, self.sample.counts > 0
         if replay.sampled or not (replay.target_table[~taken] > 0).any():
             return 0.0
-        mass = unsupported_by_state(
-            replay.mdp, replay.target_table, horizon=replay.horizon, made_up=~taken.ravel()
-        )
-        first = self.sample.first
+        return self._unseen(replay.target_table, ~taken.ravel())
+
+    def _unseen(self, policy: Floats, made_up: NDArray[np.bool_] | None = None) -> float:
+        """Probability that a policy ever uses a row that is made up, by default a pair unseen."""
+        replay, first = self.sample.replay, self.sample.first
+        if replay.sampled:
+            return 0.0
+        mass = unsupported_by_state(replay.mdp, policy, horizon=replay.horizon, made_up=made_up)
         return float(first @ mass / first.sum())
 
     @cached_property
@@ -170,13 +205,15 @@ def possible_returns(replay: Replay) -> tuple[float, float]:
 
     An episode earns the rewards of steps without an end, then at most one of an end.
     """
-    model = replay.learned
+    model = replay.pomdp.dynamics if replay.hidden else replay.learned
     if isinstance(model, FactoredModel):
         steps, ends = model.rewards.table[..., -1], model.rewards.table[..., :-1]
     else:
         ended = model.next_state >= model.n_states
+        if replay.hidden:  # ends are states there
+            ended = replay.pomdp.outcome[model.next_state] >= 0
         steps, ends = model.reward[~ended], model.reward[ended]
-    last = [*ends.ravel().tolist(), *(outcome.reward for outcome in model.outcomes)]
+    last = [*ends.ravel().tolist(), *(outcome.reward for outcome in replay.model.outcomes)]
     kept = model.discounts(replay.discount)
     found = []
     for pick in (min, max):

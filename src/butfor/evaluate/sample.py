@@ -15,6 +15,7 @@ from butfor.evaluate.decomposition import Pieces
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.past_counts import PastCounts
 from butfor.replay.replay import Replay
+from butfor.types import Floats
 
 
 class Sample(Protocol):
@@ -46,6 +47,18 @@ class Sample(Protocol):
     @property
     def censored(self) -> int:
         """Number of episodes that stop before the horizon without an outcome."""
+
+    @property
+    def continued(self) -> int:
+        """Number of these whose records the model continues, to compare with them."""
+
+    @property
+    def usual_steps(self) -> float:
+        """Expected number of steps of what counterfactuals are compared with."""
+
+    @property
+    def usual_chances(self) -> Floats:
+        """Share of each outcome in what counterfactuals are compared with, [O + 1]."""
 
     @property
     def followers(self) -> int:

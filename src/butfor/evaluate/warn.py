@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import CrossFitted
+from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
 from butfor.evaluate.sample import Sample
-from butfor.evaluate.wording import digits_for, signed
+from butfor.evaluate.wording import digits_for, percent, signed
 from butfor.replay.replay import Replay
+from butfor.replay.usual import MOSTLY
 from butfor.types import Floats
 
 WEIGHTED = ("IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC")  # use importance weights
 UNDEFINED = ("WIS", "PDWIS")  # if no episode follows the policy
 NEED_OVERLAP = (*WEIGHTED, "FQE")
-BROKEN_OFF = ("Observed", "IS", "WIS", "PDIS", "PDWIS")  # use logged rewards only
+BROKEN_OFF = (OBSERVED, "IS", "WIS", "PDIS", "PDWIS")  # use logged rewards only
 FEW = 50  # smaller effective sample sizes cause a warning
 SMALL_MASS = 0.01  # smaller probabilities of unseen pairs cause no warning
 FAR = 0.1  # standard deviations of the return by which cross-fitting must differ for a warning
@@ -46,10 +48,8 @@ class Facts:
     """The numbers that warnings about estimates are based on."""
 
     episodes: int
+    censored: Mapping[str, str]  # what is assumed about episodes that stop early, by estimate
     spread: float  # standard deviation of the returns
-    censored: int  # episodes that stop before the horizon without an outcome
-    rule: str  # "continue" or "cut": what these are compared with
-    weighted: bool  # whether weights make up for those that were lost
     followers: int  # episodes in which the target might have taken every action
     effective: float  # effective sample size of the final weights, (sum w)^2 / sum w^2
     missing: NDArray[np.int64]  # visited states where the behavior never does what the target does
@@ -74,9 +74,10 @@ def about(
     `reasons` why estimates have no interval may be filled in later.
     """
     if sample.replay.hidden:
-        said = of_consistency(sample)
+        said = {name: of_censored(name, sample) for name in names}
+        said["CF"] = of_consistency(sample)
         return (
-            lambda found, _: {name: said if name == "CF" else "" for name in found},
+            lambda found, _: {name: said.get(name, "") for name in found},
             partial(sizes, facts=None, truth=truth, episodes=len(sample)),
         )
     facts = facts_of(sample, crossed, names)
@@ -90,9 +91,7 @@ def facts_of(sample: Sample, crossed: CrossFitted | None, names: Collection[str]
     return Facts(
         episodes=sample.episodes,
         spread=sample.spread,
-        censored=sample.censored,
-        rule=replay.censored,
-        weighted=replay.hazard is not None,
+        censored={name: of_censored(name, sample) for name in names},
         followers=sample.followers,
         effective=sample.effective,
         missing=_missing(replay, replay.behavior_table),
@@ -123,10 +122,10 @@ def explain(
                 reason,
                 of_weights(name, facts) if not sized else "",
                 of_overlap(name, facts.unlogged if name == "FQE" else facts.missing),
-                of_censored(name, facts),
+                facts.censored.get(name, ""),
                 of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
                 of_unsupported(name, facts),
-                of_outside(name, found[name]),
+                of_outside(found[name]),
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:
@@ -204,20 +203,20 @@ def of_overlap(name: str, states: NDArray[np.int64]) -> str:
     )
 
 
-def of_censored(name: str, facts: Facts) -> str:
+def of_censored(name: str, sample: Sample) -> str:
     """Warn of what is assumed about the rest of censored episodes, or that it is missing."""
-    count = facts.censored
-    if count == 0 or not (name == "Observed" or name in BROKEN_OFF):
+    count = sample.censored
+    if count == 0 or name not in (CONTINUED, *BROKEN_OFF):
         return ""
     stop = f"{count} episode{'s' if count > 1 else ''} stop{'s' if count == 1 else ''} before the "
     stop += "horizon without an outcome: "
-    if name != "Observed":
-        if facts.weighted:
-            return ""
-        return f"{stop}whatever followed counts as 0"
-    if facts.rule == "cut":
-        return f"{stop}only what was observed counts, here and in CF"
-    return f"{stop}how they go on under usual care is the model's expectation"
+    if name == CONTINUED:
+        known = sample.steps / sample.usual_steps
+        part = f" ({percent(known)} of its steps were recorded)" * (known < MOSTLY)
+        return f"{stop}how they go on under usual care is the model's expectation{part}"
+    if name != OBSERVED:
+        return "" if sample.replay.hazard is not None else f"{stop}whatever followed counts as 0"
+    return f"{stop}only what was recorded counts{'' if sample.continued else ', here and in CF'}"
 
 
 def of_undefined(resampled: Floats) -> str:
@@ -231,14 +230,12 @@ def of_undefined(resampled: Floats) -> str:
     )
 
 
-def of_outside(name: str, found: Found) -> str:
+def of_outside(found: Found) -> str:
     """Warn if the value of (value, low, high) is outside its interval."""
     value, low, high = found
     slack = 1e-9 * max(abs(low), abs(high))
     if not (value < low - slack or value > high + slack):
         return ""
-    if name in WEIGHTED:
-        return "the value lies outside its interval, which is limited to possible returns"
     return (
         "the value lies outside its interval: resamples contain fewer distinct episodes, so "
         "state-action pairs seen rarely are missing from them"

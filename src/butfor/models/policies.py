@@ -31,7 +31,7 @@ def estimate_behavior(
     return behavior_of(counts, prior=prior)
 
 
-def behavior_of(counts: NDArray[np.int64], *, prior: float = 0.0) -> Floats:
+def behavior_of(counts: NDArray[Any], *, prior: float = 0.0) -> Floats:
     """Return the policy whose action frequencies are these counts [S, A], [S, A]."""
     weight = counts + check_pseudo_count(prior, "prior")
     weight[counts.sum(axis=1) == 0] = 1.0

@@ -11,7 +11,7 @@ from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
 from butfor.evaluate.agreement import Measure
 from butfor.evaluate.wording import digits_for, percent, plural
-from butfor.present.text import REVIEWERS, WHAT_HAPPENED, capitalized
+from butfor.present.text import REVIEWERS, WHAT_FOLLOWS, WHAT_HAPPENED, capitalized
 
 CAVEAT = "This is the reviewers’ view: it does not cover what they misjudge together."
 # outcomes that are verbs of what the episode itself does: "had all died"
@@ -55,12 +55,14 @@ def _known(value: Any) -> Any:
 def chances_table(found: ExpertValue) -> list[list[str]]:
     """Return the chance of each outcome, observed, in the model and according to reviewers."""
     level = f"{100 * found.confidence:g}% interval"
-    head = ["Outcome", WHAT_HAPPENED, "Model", REVIEWERS, level, "Agreement (ICC)"]
+    known = {"observed": WHAT_HAPPENED, "usual": WHAT_FOLLOWS, "model": "Model"}
+    known = {name: words for name, words in known.items() if name in found.chances}
+    head = ["Outcome", *known.values(), REVIEWERS, level, "Agreement (ICC)"]
     if found.unanswered:
         head.append("With “cannot tell”")
     rows = [head]
     for one in found.chances.to_dict("records"):
-        chances = [percent(one[name]) for name in ("observed", "model")]
+        chances = [percent(one[name]) for name in known]
         told = "" if math.isnan(one["value"]) else percent(min(max(one["value"], 0), 1))
         cells = [*chances, told, _span(one["low"], one["high"], percent)]
         row = [one["outcome"], *cells, _measure(found.agreement_on[one["outcome"]])]
@@ -76,13 +78,17 @@ class _Words:
     def __init__(self, found: ExpertValue, audit: Audit):
         self.found, self.audit = found, audit
         self.noun = audit.noun
-        numbers = (found.model, found.observed, found.value, *found.widest)
+        numbers = (found.model, found.usual, found.value, *found.widest)
         self.digits = digits_for(numbers, rate=audit.is_rate)
+        self.continued = found.usual != found.observed
+        self.happened = "what was observed" + ", continued by the model" * self.continued
 
     def headline(self) -> str:
         """Say what reviewers think of the policy, beside the model and what was observed."""
         found, words = self.found, self.digits.value
         model = f"the model says {words(found.model)}; observed {words(found.observed)}"
+        if self.continued:
+            model += f", continued by the model {words(found.usual)}"
         if math.isnan(found.value):
             missing = "flagged" if not found.flagged else "randomly drawn"
             text = (
@@ -100,9 +106,9 @@ class _Words:
     def progress(self) -> str:
         """Say how many more cases it would take to tell the policy from what was observed."""
         found = self.found
-        if found.low > found.observed or found.high < found.observed:
-            side = "above" if found.low > found.observed else "below"
-            return f"The interval lies {side} what was observed."
+        if found.low > found.usual or found.high < found.usual:
+            side = "above" if found.low > found.usual else "below"
+            return f"The interval lies {side} {self.happened}."
         left = found.to_review - found.cases - found.unanswered
         waiting = f"{self._count(left)} {'is' if left == 1 else 'are'} still to be read"
         more = None if math.isnan(found.value) else found.cases_to_exclude()
@@ -110,11 +116,11 @@ class _Words:
             if math.isnan(found.value):
                 return f"{capitalized(waiting)}."
             return (
-                "The interval includes what was observed. If answers go on like this, 1000 more "
+                f"The interval includes {self.happened}. If answers go on like this, 1000 more "
                 f"{plural(self.noun)} would not change that; {waiting}."
             )
         return (
-            f"The interval includes what was observed. If answers go on like this, about "
+            f"The interval includes {self.happened}. If answers go on like this, about "
             f"{max(1, more)} more would exclude it; {waiting}."
         )
 
@@ -127,6 +133,7 @@ class _Words:
             self._returns(),
             flags_alone(self.found, self.audit, plural(self.noun)),
             self._agreement(),
+            self._verdict(),
         ]
 
     def _read(self) -> str:
@@ -189,6 +196,15 @@ class _Words:
             f"Agreement between reviewers of the same {self.noun} on the expected return: "
             f"intraclass correlation {_measure(found)}, where 1 means always the same and 0 no "
             "more alike than by chance."
+        )
+
+    def _verdict(self) -> str:
+        reviewed = self.found.reviewed
+        if math.isnan(reviewed.value) or reviewed.agree:
+            return ""
+        return (
+            "The verdict does not rest on the reviewers, who do not agree enough to say "
+            f"({reviewed.agreed})."
         )
 
 

@@ -45,7 +45,7 @@ from butfor.present.story import (
     tell_range,
     tell_risk,
 )
-from butfor.present.text import SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
+from butfor.present.text import TREATED_ALIKE, capitalized, ending
 from butfor.present.treatments import list_treatments, policy_chances, treatment_rows
 
 
@@ -163,7 +163,7 @@ class Stays:
         listed = ", ".join(name for name, _ in inferred)
         also = f" Inferred by the model from the whole record: {listed}." if inferred else ""
         decision = self._decision(row, steps)
-        story = self._story(identifier, row, decision)
+        story = self._story(identifier, row, decision, datasets["evidence"])
         return {
             "id": str(identifier),
             "title": title,
@@ -317,8 +317,17 @@ class Stays:
         policy = int(np.argmax(chances))
         return Decision(first, given, policy, float(chances[policy]))
 
-    def _story(self, identifier: Any, row: pd.Series, decision: Decision | None) -> str:
-        """Tell in two sentences where the policy differs and what the model then expects."""
+    def _story(
+        self,
+        identifier: Any,
+        row: pd.Series,
+        decision: Decision | None,
+        cases: list[dict[str, Any]],
+    ) -> str:
+        """Tell in two sentences where the policy differs and what the model then expects.
+
+        `cases` are the rows of the chart about similar past cases.
+        """
         difference = tell_difference(decision, self.layout.action, self.clock)
         chances = outcome_chances(row, self.names)
         horizon = self.audit.meta.parameters.horizon
@@ -333,11 +342,7 @@ class Stays:
             horizon=horizon,
             then=decision is not None,
         )
-        evidence = tell_evidence(
-            self._part("course_steps", identifier),
-            int(row["first_change"]),
-            float(row["evidence_min"]),
-        )
+        evidence = tell_evidence(cases, float(row["evidence_min"]))
         return f"{difference} {expectation}{evidence}."
 
     def _by_then(self, identifier: Any) -> dict[str, NDArray[np.float64]]:
@@ -354,10 +359,9 @@ class Stays:
             return TREATED_ALIKE
         state, policy = int(steps["state"].iloc[decision.step]), decision.policy
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
-        alike = f"{SIMILAR_CASES} for that decision"
-        if self.layout.hidden:
-            alike = "Past cases of that decision that look the same in the record"
-        alike = f" {alike}: {int(self.audit.counts[state, policy] - own)}."
+        where = "Where the record looks the same" if self.layout.hidden else "In the same state"
+        times = int(self.audit.counts[state, policy] - own)
+        alike = f" {where}, others were treated so {times} time{'s' * (times != 1)}."
         if self.audit.combinations is not None:  # hardly a state occurs twice
             alike = ""
         decided, seen = self.clock.at(decision.step), self.clock.at(decision.step + 1)

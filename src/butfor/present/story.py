@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from butfor.audit.flags import describe_record
 from butfor.audit.meta import CredibleSettings
 from butfor.evaluate.wording import Digits, digits_for, percent, share
 from butfor.log.variables import Outcome, Variable, describe_action, is_switch, unravel
 from butfor.present.clock import Clock
-from butfor.present.text import ESTIMATE, HOLDS, TREATED_ALIKE, capitalized
+from butfor.present.text import ESTIMATE, HOLDS, TREATED_ALIKE, capitalized, cases_text
 from butfor.replay.steps import SPARSE, THIN
+from butfor.replay.usual import MOSTLY
 from butfor.types import Floats
 
 FEW = SPARSE  # share of replays that a time or a list of outcomes may leave out
@@ -148,23 +151,28 @@ def _replays(p: float, *, first: bool) -> str:
     return f"{words} of the replays" if words.endswith("half") else f"{words} replays"
 
 
-def tell_evidence(course_steps: pd.DataFrame | None, first: int, least: float) -> str:
-    """Say on how many similar past cases the story rests, from step `first` on.
+def tell_evidence(rows: Sequence[Mapping[str, Any]], least: float) -> str:
+    """Say on how many similar past cases the story rests, by the numbers of its chart.
 
-    `least` is the smallest number over all steps, which is told if no course was kept.
+    `rows` are those of the chart, one per step; none if no course was kept: then `least` is told,
+    the smallest number over all steps.
     """
-    if course_steps is None:
+    if not rows:
         return (
             f"; this rests on {_cases(f'{least:.0f}')} at the thinnest"
             if np.isfinite(least)
             else ""
         )
-    counted = (course_steps["step"] >= max(first, 0)) & (course_steps["mass"] >= FEW)
-    cases = course_steps.loc[counted, "evidence"].dropna()
-    if not len(cases):
-        return ""
-    low, high = f"{cases.min():.0f}", f"{cases.max():.0f}"
-    return f"; this rests on {_cases(low if low == high else f'{low} to {high}')}"
+    often, rare = ([r["cases"] for r in rows if (r["mass"] >= FEW) == big] for big in (True, False))
+    said = f"; this rests on {_cases(_span(often))}" if often else ""
+    if said and rare and not min(often) <= min(rare) <= max(rare) <= max(often):
+        said += f" ({_span(rare)} where fewer than 1 of {1 / FEW:.0f} replays come)"
+    return said
+
+
+def _span(cases: Sequence[float]) -> str:
+    low, high = cases_text(min(cases)), cases_text(max(cases))
+    return low if low == high else f"{low} to {high}"
 
 
 def _cases(number: str) -> str:
@@ -186,7 +194,14 @@ def _columns(names: Sequence[str]) -> list[str]:
 def caveat(row: pd.Series) -> str:
     """Return the words beside every number of a model."""
     part = capitalized(share(float(row["thin_share"])))
-    return f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
+    words = f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
+    return f"{words} {describe_record(float(row.get('recorded_share', 1.0)))}".rstrip()
+
+
+def recorded_part(row: Mapping[Any, Any] | pd.Series) -> str:
+    """Return how much was recorded of what an episode is compared with, if it is not most of it."""
+    part = float(row.get("recorded_share", 1.0))
+    return percent(part) if part < MOSTLY else ""
 
 
 def tell_range(

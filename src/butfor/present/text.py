@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
 from butfor.evaluate.wording import in_words
 from butfor.present.clock import Clock
+from butfor.replay.steps import THIN
 
 WHAT_HAPPENED = "What happened"
+WHAT_FOLLOWS = "What happened, continued"
 UNDER_POLICY = "Model, under the policy"
 POLICY_GIVES = "What the policy gives"
 INFERRED = "Inferred from the whole record"
@@ -43,7 +46,8 @@ HOPED = {
 
 # name of an estimator in words, with its abbreviation, and what it is
 ESTIMATORS = {
-    "Observed": (WHAT_HAPPENED, "average over these {nouns}"),
+    OBSERVED: (WHAT_HAPPENED, "average over these {nouns}"),
+    CONTINUED: (WHAT_FOLLOWS, "the model continues {nouns} that stop early"),
     "WIS": ("Reweighted records (WIS)", "no model; only {nouns} treated as the policy would"),
     "MB": ("Model simulation (MB)", "new {nouns} drawn from the model"),
     "CF": ("Replay of each (CF)", "the same {nouns}, replayed by the model"),
@@ -60,7 +64,7 @@ ESTIMATORS = {
     "FQE": ("Fitted values (FQE)", ""),
 }
 # the estimators in the chart, from top to bottom
-DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:8]
+DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:9]
 
 # abbreviations of estimators, spelled out
 FULL_NAMES = {
@@ -103,6 +107,11 @@ def straight(value: Any) -> Any:
 def check_name(check: str, noun: str) -> str:
     """Return the name of a check beside its result, in the words of a study."""
     return in_words(HOPED.get(check, check), noun)
+
+
+def cases_text(cases: float) -> str:
+    """Return a number of similar past cases: whole from ten on, else with at most one decimal."""
+    return f"{cases:.{0 if cases >= THIN else 1}f}".removesuffix(".0")
 
 
 def capitalized(words: str) -> str:

@@ -31,7 +31,7 @@ class Bounds(Printed):
 
     expected_return: Floats  # [2, n, 2]
     probability: Floats  # [2, n, O + 1, 2] of each outcome; the last is that of none
-    observed_return: Floats  # [n]
+    usual_return: Floats  # [n] that differences are taken from
     outcome_names: list[str]  # none last
     tight: bool = True  # False (noise per variable, hidden state): conservative for a single step
 
@@ -50,11 +50,11 @@ class Bounds(Printed):
 
     @property
     def survives(self) -> NDArray[np.object_]:
-        """Class over which the difference from the observed return keeps its sign, [n].
+        """Class over which the difference from the usual return keeps its sign, [n].
 
         "any", "stable", or "" where the sign depends on the choice of mechanism, or where there is
         no difference under any mechanism.
         """
-        low, high = np.moveaxis(self.expected_return - self.observed_return[:, None], -1, 0)
+        low, high = np.moveaxis(self.expected_return - self.usual_return[:, None], -1, 0)
         sure = (low > ROUNDING) | (high < -ROUNDING)  # [2, n]
         return np.where(sure[0], "any", np.where(sure[1], "stable", "")).astype(object)

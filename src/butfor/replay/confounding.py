@@ -40,6 +40,7 @@ class ConfoundingBounds(Printed):
     expected_return: Floats  # [G, n, 2] of each episode, whatever the mechanism
     probability: Floats  # [G, n, O + 1, 2] of each outcome; the last is that of none
     observed_return: Floats  # [n]
+    usual_return: Floats  # [n] that differences are taken from
     evidence: Floats  # [n] least median of similar past cases: see `Steps.evidence_min`
     unsupported: Floats  # [n] probability of ever using a pair never seen
     unsupported_value: float  # the same for new episodes: how much of `value` is a rule
@@ -51,16 +52,18 @@ class ConfoundingBounds(Printed):
     def frame(self) -> pd.DataFrame:
         """Return one row per gamma about the value.
 
-        Columns: `gamma, low, high`; `observed`, the mean observed return; `decided`, the share of
-        episodes whose difference from the observed return keeps its sign; `unsupported`.
+        Columns: `gamma, low, high`; `observed`, the mean recorded return; `usual`, the mean return
+        that differences are taken from; `decided`, the share of episodes whose difference from it
+        keeps its sign; `unsupported`.
         """
-        low, high = np.moveaxis(self.expected_return - self.observed_return[:, None], -1, 0)
+        low, high = np.moveaxis(self.expected_return - self.usual_return[:, None], -1, 0)
         return pd.DataFrame(
             {
                 "gamma": self.gamma,
                 "low": self.value[:, 0],
                 "high": self.value[:, 1],
                 "observed": self.observed_return.mean(),
+                "usual": self.usual_return.mean(),
                 "decided": ((low > ROUNDING) | (high < -ROUNDING)).mean(axis=1),
                 "unsupported": self.unsupported_value,
             }
@@ -69,14 +72,15 @@ class ConfoundingBounds(Printed):
     def episodes(self) -> pd.DataFrame:
         """Return one row per gamma and episode.
 
-        Columns: `gamma, id, observed_return, low, high`, `p_<outcome>_low`, …, and what they rest
-        on: `evidence_min` and `unsupported`.
+        Columns: `gamma, id, observed_return, usual_return, low, high`, `p_<outcome>_low`, …, and
+        what they rest on: `evidence_min` and `unsupported`.
         """
         count = len(self.id)
         columns = {
             "gamma": np.repeat(self.gamma, count),
             "id": np.tile(self.id, len(self.gamma)),
             "observed_return": np.tile(self.observed_return, len(self.gamma)),
+            "usual_return": np.tile(self.usual_return, len(self.gamma)),
             "low": self.expected_return[:, :, 0].ravel(),
             "high": self.expected_return[:, :, 1].ravel(),
         }
@@ -146,6 +150,7 @@ def confounding_bounds(
         expected_return=found[:, :, 0],
         probability=found[:, :, 1:],
         observed_return=question.observed_return,
+        usual_return=question.usual_return,
         evidence=replay.steps(threads=threads).evidence_min,
         unsupported=replay.support(threads=threads),
         unsupported_value=float(engine.unsupported_in_model().mean()),

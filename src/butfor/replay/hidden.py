@@ -123,7 +123,7 @@ class HiddenEngine:
         return Bounds(
             expected_return=table[:, :, 0],
             probability=table[:, :, 1:],
-            observed_return=self.replay.observed_return,
+            usual_return=self.replay.usual_return,
             outcome_names=self.replay.log.outcome_names,
             tight=False,
         )

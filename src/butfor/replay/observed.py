@@ -212,7 +212,7 @@ class ObservedEngine:
         return Bounds(
             expected_return=table[:, :, 0],
             probability=table[:, :, 1:],
-            observed_return=self.replay.observed_return,
+            usual_return=self.replay.usual_return,
             outcome_names=self.replay.log.outcome_names,
             tight=tight,
         )

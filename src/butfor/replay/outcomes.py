@@ -35,7 +35,7 @@ class Counterfactuals(Printed):
     episodes: Episodes  # cut at the horizon
     probability: Floats  # [n, O + 1] of each outcome; the last column is that of none
     expected_return: Floats  # [n]
-    observed_return: Floats  # [n] what the expected return is compared with
+    observed_return: Floats  # [n] as recorded
     horizon: int
     discount: float
     action_noise: str
@@ -43,6 +43,7 @@ class Counterfactuals(Printed):
     draws: int | None = None  # None: exact; otherwise probabilities are shares of this many draws
     return_error: Floats | None = None  # [n] Monte Carlo standard error; None: not estimated
     usual_outcome: NDArray[np.int64] | None = None  # [n] see `compared`
+    usual_return: Floats | None = None  # [n] see `compared_return`
 
     @property
     def compared(self) -> NDArray[np.int64]:
@@ -55,9 +56,18 @@ class Counterfactuals(Printed):
         return self.usual_outcome
 
     @property
+    def compared_return(self) -> Floats:
+        """Return that the counterfactual is compared with, [n].
+
+        It is the observed one; of a censored episode that continues, that plus what the model
+        expects of the behavior policy from where the record stops.
+        """
+        return self.observed_return if self.usual_return is None else self.usual_return
+
+    @property
     def difference(self) -> Floats:
-        """Expected return under the target less the observed return, [n]."""
-        return self.expected_return - self.observed_return
+        """Expected return under the target less the return it is compared with, [n]."""
+        return self.expected_return - self.compared_return
 
     @property
     def probability_error(self) -> Floats:
@@ -89,6 +99,7 @@ class Counterfactuals(Printed):
             "observed_outcome": names[self.episodes.outcome],
             "usual_outcome": names[self.compared],
             "observed_return": self.observed_return,
+            "usual_return": self.compared_return,
         }
         for column, name in enumerate(self.outcome_names[:-1]):
             columns[f"p_{name}"] = self.probability[:, column]
@@ -152,7 +163,7 @@ def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
     found, differs, size = find_flags(
         result.most_likely != result.compared,
         result.difference,
-        float(result.observed_return.std()),
+        float(result.compared_return.std()),
     )
     order = found[np.lexsort([-size, ~differs])][:count]
     rank = np.zeros(len(result.episodes), dtype=np.int64)

@@ -46,7 +46,7 @@ from butfor.replay.engine import (
 from butfor.replay.outcomes import DRAWS, Counterfactuals, Found
 from butfor.replay.particles import ParticleEngine, state_table
 from butfor.replay.steps import Steps
-from butfor.replay.usual import CENSORED, Usual, check_hazard, usual_course
+from butfor.replay.usual import CENSORED, Usual, check_hazard, usual_course, usual_steps
 from butfor.types import Floats, Progress
 
 ACTION_NOISES = ("shared", "fresh")
@@ -329,12 +329,17 @@ class Replay(Printed):
         return np.where(cut | (not self.continuation), 0, left)
 
     @property
-    def logged_return(self) -> Floats:
-        """Discounted sum of the rewards in the log of each episode, [n]."""
-        return self.log.returns(self.discount)
+    def continues(self) -> NDArray[np.bool_]:
+        """Whether the model continues the record of each episode, to compare with it, [n]."""
+        return self.stopped & (self.steps_beyond > 0)
 
     @property
     def observed_return(self) -> Floats:
+        """Discounted sum of the recorded rewards of each episode, [n]."""
+        return self.log.returns(self.discount)
+
+    @property
+    def usual_return(self) -> Floats:
         """Return that each counterfactual is compared with, [n]; see `usual_course`."""
         return self.usual.expected_return
 
@@ -342,6 +347,11 @@ class Replay(Printed):
     def usual(self) -> Usual:
         """What each counterfactual is compared with."""
         return usual_course(self)
+
+    @cached_property
+    def usual_steps(self) -> Floats:
+        """Expected number of steps of what each counterfactual is compared with, [n]."""
+        return usual_steps(self)
 
     def ask(
         self,
@@ -677,6 +687,7 @@ class Replay(Printed):
             probability=found.probability,
             expected_return=found.expected_return,
             observed_return=self.observed_return,
+            usual_return=self.usual_return,
             usual_outcome=self.usual.outcome,
             horizon=self.horizon,
             discount=self.discount,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CENSORED = ("continue", "cut")
 MOST = 200  # episodes in a null check where a pass takes long
 ROUNDING = 1e-9  # times the largest return
+MOSTLY = 0.9  # share of the steps compared with that were recorded; if it is less it is told
 
 
 class Usual(NamedTuple):
@@ -32,20 +33,41 @@ class Usual(NamedTuple):
 
     expected_return: Floats  # [n]
     outcome: NDArray[np.int64]  # [n] the observed one, or the most likely; -1: none
+    probability: Floats  # [n, O + 1] of each outcome; 1 for an observed one
 
 
 def usual_course(replay: Replay) -> Usual:
     """Return what was observed; of censored episodes, how the behavior policy would go on."""
-    returns = replay.logged_return
+    returns = replay.observed_return
     outcome = replay.log.outcome.astype(np.int64)
-    stopped = np.flatnonzero(replay.stopped & (replay.steps_beyond > 0))
-    if len(stopped):
-        # a counterfactual under the behavior itself repeats the record and then goes on
-        same = replay.part(stopped).ask(target=usual_policy(replay), action_noise="shared")
+    probability = np.eye(len(replay.log.outcomes) + 1)[outcome]
+    same = continued(replay)
+    if same is not None:
+        stopped = replay.continues
         found = same.engine.outcomes(draws=DRAWS, seed=replay.seed, threads=None, progress=None)
         returns[stopped] = found.expected_return
         outcome[stopped] = most_likely(found.probability)
-    return Usual(returns, outcome)
+        probability[stopped] = found.probability
+    return Usual(returns, outcome, probability)
+
+
+def continued(replay: Replay) -> Replay | None:
+    """Return the question how the behavior policy would go on after records that stop; or None.
+
+    A counterfactual under the behavior itself repeats the record and then goes on.
+    """
+    stopped = np.flatnonzero(replay.continues)
+    if len(stopped) == 0:
+        return None
+    return replay.part(stopped).ask(target=usual_policy(replay), action_noise="shared")
+
+
+def usual_steps(replay: Replay) -> Floats:
+    """Return the expected number of steps of what each counterfactual is compared with, [n]."""
+    steps, same = replay.log.lengths.astype(np.float64), continued(replay)
+    if same is not None:
+        steps[replay.continues] = np.maximum(same.steps().mass.sum(axis=1), same.log.lengths)
+    return steps
 
 
 def usual_policy(replay: Replay) -> Policy:
@@ -72,7 +94,7 @@ def null_changes(replay: Replay, *, threads: int | None = None) -> NDArray[np.bo
     some = replay.part(np.arange(MOST)) if slow and len(replay) > MOST else replay
     same = some.ask(target=usual_policy(replay), behavior=replay.behavior, action_noise="shared")
     found = same.share(replay.once_for_all("null", dict)).outcomes(threads=threads)
-    limit = ROUNDING * max(1.0, float(np.abs(found.observed_return).max()))
+    limit = ROUNDING * max(1.0, float(np.abs(found.compared_return).max()))
     return (np.abs(found.difference) > limit) | (found.most_likely != found.compared)
 
 

@@ -122,6 +122,7 @@ def usable_answers(
         case=np.array([place[answer.episode] for answer in used], dtype=np.int64),
         chance=np.array(chance, dtype=np.float64).reshape(len(used), outcomes) / OUT_OF,
         needed=needed,
+        seconds=float(np.median([answer.seconds for answer in used])) if used else np.nan,
     )
     if not len(answers.complete()[0]):
         raise NoEstimateError(_nothing_yet(given, used, needed))

@@ -105,6 +105,21 @@ class ShardSums:
         return int(self.gathered.counts["sizes"][1])
 
     @property
+    def continued(self) -> int:
+        """Number of these whose records the model continues, to compare with them."""
+        return self.censored if self.replay.censored == "continue" else 0
+
+    @property
+    def usual_steps(self) -> float:
+        """Expected number of steps of what counterfactuals are compared with."""
+        return float(self._extra["usual_steps"].sum())
+
+    @property
+    def usual_chances(self) -> Floats:
+        """Share of each outcome in what counterfactuals are compared with, [O + 1]."""
+        return np.asarray(self.gathered.sums["usual"].values()[0] / self.episodes)
+
+    @property
     def null(self) -> tuple[int, int]:
         """Episodes checked for, and changed by, a policy equal to the behavior."""
         checked, changed = self.gathered.counts["sizes"][2:].tolist()

@@ -37,8 +37,8 @@ from butfor.types import Floats, Keys
 
 SHARES = 1000  # bins in which shares are counted for medians
 # What is summed in addition to the columns of the estimators.
-EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model")
-SUMS = ("groups", "cells", "expected", "by_state", "calibration", "halves", "averaged")
+EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model", "usual_steps")
+SUMS = ("groups", "cells", "expected", "usual", "by_state", "calibration", "halves", "averaged")
 COUNTS = ("sizes", "about", "after")
 
 
@@ -79,6 +79,7 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         "squared_ratio": sample.ratio[:, -1] ** 2,
         "unsupported": replay.support(),
         "unsupported_model": setting.unsupported[log.first_state],
+        "usual_steps": distinct.usual_steps[course],
     }
     blocks = [*sample.columns.blocks(), np.column_stack([extra[name] for name in EXTRA])]
     changed = null_changes(distinct, threads=threads)
@@ -91,6 +92,7 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     sums = {
         "cells": _sums(cell, piece_columns(result), size * size),
         "expected": _sums(cell // size, result.probability, size),
+        "usual": _sums(np.zeros_like(cell), replay.usual.probability, 1),
         "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
         "calibration": _calibrate(log, keys, setting),
         "halves": _cross_fit(replay, course, keys, setting, threads),

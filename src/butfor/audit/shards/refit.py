@@ -10,9 +10,9 @@ import numpy as np
 from butfor.audit.shards.count import FOLDS
 from butfor.audit.shards.gather import ShardSums
 from butfor.audit.shards.learn import Fit, Plan, Tally
-from butfor.evaluate.crossfit import CrossFitted, Learned, usual_splits, value_and_mass
+from butfor.evaluate.crossfit import CrossFitted, usual_splits, value_and_mass
 from butfor.evaluate.influence import LESS
-from butfor.evaluate.refit import Groups
+from butfor.evaluate.refit import Groups, behavior_again
 from butfor.models.reweight import reweight_transitions
 from butfor.models.transitions import Transitions
 from butfor.replay.replay import Replay
@@ -25,16 +25,24 @@ def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
     if again is None:
         return None
 
-    def learn(less: int) -> Learned:
-        weights = np.ones(FOLDS)
-        weights[less] -= LESS
-        return again(tally.logged(weights))
-
     starts = tally.starts()
     used = starts.any(axis=1)  # a short log has empty folds
     place = np.flatnonzero(used)
+
+    def weigh(less: int) -> Floats:
+        weights = np.ones(FOLDS)
+        if less >= 0:
+            weights[place[less]] -= LESS
+        return tally.logged(weights)
+
+    rows = tally.counted()
+    pair = rows.state * sample.replay.mdp.n_actions + rows.action
     return Groups(
-        sample.replay, lambda group: learn(int(place[group])), starts[used], sample.replayed()[used]
+        sample.replay,
+        lambda group: again(weigh(group)),
+        starts[used],
+        sample.replayed()[used],
+        behavior_again(sample.replay, pair, weigh) if sample.continued else None,
     )
 
 

@@ -38,6 +38,7 @@ from butfor.audit.shards.stitch import divide_ids, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
 from butfor.evaluate.estimate import estimate_sums
+from butfor.evaluate.estimators.table import compared_with
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import plural
 from butfor.log.recorded import given_side
@@ -146,7 +147,16 @@ def _audit_into(
         question = setting.question
         lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
         enter_stage(progress, "Writing the audit")
-        stitch_tables(folder, stored, cuts, question, shown.table, reviewed.design, progress)
+        stitch_tables(
+            folder,
+            stored,
+            cuts,
+            question,
+            shown.table,
+            reviewed.design,
+            progress,
+            continued=sample.continued > 0,
+        )
         numbers, rehearsal = estimating.result()
         meta = describe_audit(
             question,
@@ -197,13 +207,14 @@ def _estimate(
     """Return the numbers about all episodes, and the rehearsal of model and policy."""
     crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
     fixed = crossed is None or not crossed.learned
-    groups = group_folds(tally, sample) if fixed else None
+    groups = group_folds(tally, sample) if fixed or sample.continued else None
     estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
+    found = estimates.set_index("estimator")
     rehearsal = rehearse_tally(
         tally,
         chosen,
         horizon=setting.question.horizon,
-        observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
+        observed=float(found.loc[compared_with(found.index), "value"]),
     )
     told = [] if rehearsal is None else [rehearsal.row()]
     return numbers_of(sample, estimates, [sample.calibration(), *told], crossed), rehearsal

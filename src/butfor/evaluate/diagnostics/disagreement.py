@@ -34,9 +34,10 @@ def disagreement_row(sample: Sample) -> Row | None:
     gap, error = found[name]
     light = at_most(abs(gap) / spread, DISAGREEMENT) if apart else "green"
     digits = digits_for([value, value + gap, 2 * error])
+    known = "continued" if sample.continued else "observed"
     sentence = (
         f"The model puts the policy at {digits.value(value)} (MB), {NAMES[name]} at "
-        f"{digits.value(value + gap)} ({name}), ± {digits.size(2 * error)}; observed returns have "
+        f"{digits.value(value + gap)} ({name}), ± {digits.size(2 * error)}; {known} returns have "
         f"a standard deviation of {digits.size(spread)}."
     )
     if light != "green":

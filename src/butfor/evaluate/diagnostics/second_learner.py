@@ -46,13 +46,14 @@ def check_learners(replay: Replay) -> Row | None:
             other, replay.target_table, horizon=replay.horizon, discount=replay.discount
         )
         change = float(start @ values / start.sum()) - value
-    spread = float(replay.observed_return.std())
+    spread = float(replay.usual_return.std())
     gap = abs(change)
     light = at_most(gap, (DISAGREEMENT[0] * spread, DISAGREEMENT[1] * spread))
     digits = digits_for([value, value + change, spread])
+    known = "continued" if replay.continues.any() else "observed"
     sentence = (
         f"In the model the policy earns {digits.value(value)}, in a model learned by {name} "
-        f"{digits.value(value + change)}; observed returns have a standard deviation of "
+        f"{digits.value(value + change)}; {known} returns have a standard deviation of "
         f"{digits.size(spread)}. "
     )
     if light == "green":

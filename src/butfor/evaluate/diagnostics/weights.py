@@ -6,6 +6,7 @@ import math
 
 from butfor.evaluate.diagnostics.hidden import CONSISTENT
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
+from butfor.evaluate.intervals import LEAST_EFFECTIVE
 from butfor.evaluate.sample import Sample
 
 # At most, in standard errors, as for *consistency*, if the behavior is known. If it is estimated
@@ -19,15 +20,21 @@ def weight_row(sample: Sample) -> Row:
     """Check whether the final importance weights average to 1, as those of a right behavior do.
 
     With w = prod_t pi(a_t|s_t) / pi_b(a_t|s_t), E[w] = 1 if pi_b is right given the states and
-    takes every action of the target. The standard error takes the behavior as known.
+    takes every action of the target. The standard error takes the behavior as known. Below an
+    effective sample size of 10 a few weights decide both, and nothing is claimed.
     """
     n, effective = sample.episodes, sample.effective
     mean = float(sample.logged.ratio[:, -1].sum()) / n
     if sample.followers == 0:
         sentence = "Every importance weight is 0: no episode follows the policy to its end."
         return "mean importance weight", mean, "red", sentence
-    if n < 2 or not effective > 0:
+    if n < 2 or not effective >= LEAST_EFFECTIVE:
         sentence = "The importance weights are too few, or too large, to be averaged."
+        if n > 1 and effective > 0:
+            sentence = (
+                f"The importance weights count as {effective:.1f} episodes (effective sample "
+                f"size); with fewer than {LEAST_EFFECTIVE:.0f}, their average shows nothing."
+            )
         return "mean importance weight", mean, UNKNOWN, sentence
     # effective = (sum w)^2 / sum w^2, so the variance of the weights is mean^2 (n / effective - 1)
     error = mean * math.sqrt(max(n / effective - 1, 0.0) / (n - 1))

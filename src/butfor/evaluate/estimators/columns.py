@@ -13,7 +13,7 @@ from butfor.types import Floats, Keys
 GROUPS = 1000  # of episodes, by a hash of their ids, that stand for single episodes where resampled
 
 # the layout of `Columns.matrix`: fields with one column, then fields with one column per step
-SINGLE = ("episodes", "returns", "weighted_return", "value", "counterfactual")
+SINGLE = ("episodes", "recorded", "returns", "weighted_return", "value", "counterfactual")
 STEPPED = ("ratio", "earned", "base", "surprise")
 
 
@@ -27,7 +27,8 @@ class Columns:
     """
 
     episodes: Floats  # [n] number of episodes: 1 each, or that of the group
-    returns: Floats  # [n] G
+    recorded: Floats  # [n] G
+    returns: Floats  # [n] what counterfactuals are compared with
     weighted_return: Floats  # [n] w_{H-1} G
     ratio: Floats  # [n, H] w_t
     earned: Floats  # [n, H] d_t w_t r_t

@@ -15,7 +15,18 @@ from butfor.types import Floats
 
 
 def observed(columns: Columns, weights: Floats) -> Floats:
-    """Mean return of the log, sum_i c_i G_i / sum_i c_i, [B]: the value of the behavior."""
+    """Mean recorded return of the log, sum_i c_i G_i / sum_i c_i, [B].
+
+    It is the value of the behavior if no episode is censored.
+    """
+    return average(columns.recorded, weights, columns.episodes)
+
+
+def observed_continued(columns: Columns, weights: Floats) -> Floats:
+    """Observed, continued: the mean of what counterfactuals are compared with, [B].
+
+    The value of the behavior, if censored episodes go on as its model says.
+    """
     return average(columns.returns, weights, columns.episodes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from butfor.checks import check_choice
@@ -13,6 +13,7 @@ from butfor.evaluate.estimators.doubly_robust import doubly_robust, magic, weigh
 from butfor.evaluate.estimators.importance import (
     importance_sampling,
     observed,
+    observed_continued,
     per_decision,
     per_decision_weighted,
     weighted,
@@ -36,8 +37,11 @@ class OnColumns:
         return self.function(sample.columns if self.counterfactuals else sample.logged, weights)
 
 
+OBSERVED, CONTINUED = "Observed", "Observed, continued"  # the second only if it is another
+RECORDS = (OBSERVED, CONTINUED)  # whatever the target is
 ESTIMATORS: dict[str, Estimator] = {
-    "Observed": OnColumns(observed),
+    OBSERVED: OnColumns(observed),
+    CONTINUED: OnColumns(observed_continued),
     "IS": OnColumns(importance_sampling),
     "WIS": OnColumns(weighted),
     "PDIS": OnColumns(per_decision),
@@ -52,11 +56,20 @@ ESTIMATORS: dict[str, Estimator] = {
     "CF (draws)": counterfactual_draws,
 }
 CROSS_FITTED = ("MB (cross-fitted)", "CF (cross-fitted)")
-NEEDS = {"CF (draws)": "draws", **dict.fromkeys(CROSS_FITTED, "learn"), "True": "truth"}
+NEEDS = {
+    CONTINUED: "censored",
+    "CF (draws)": "draws",
+    **dict.fromkeys(CROSS_FITTED, "learn"),
+    "True": "truth",
+}
 NAMES = (*ESTIMATORS, *CROSS_FITTED, "True")
-DEFAULT = tuple(name for name in ESTIMATORS if name not in ("MB (sampled)", "CF (draws)"))
-HIDDEN = ("Observed", "MB", "CF", "True")  # importance weights are invalid with a hidden state
+HIDDEN = (*RECORDS, "MB", "CF", "True")  # importance weights are invalid with a hidden state
 COUNTED = ("FQE", "MB (sampled)")  # by state, which must occur more than once
+
+
+def compared_with(names: Container[str]) -> str:
+    """Return which of the named estimates the others are compared with."""
+    return CONTINUED if CONTINUED in names else OBSERVED
 
 
 def check_names(
@@ -68,9 +81,9 @@ def check_names(
 ) -> tuple[str, ...]:
     """Return the estimators asked for; by default all that the `given` inputs make possible."""
     known = HIDDEN if hidden else tuple(n for n in NAMES if not (sampled and n in COUNTED))
+    possible = [name for name in known if name not in NEEDS or given[NEEDS[name]] is not None]
     if estimators is None:
-        possible = (name for name, need in NEEDS.items() if given[need] is not None)
-        return tuple(name for name in (*DEFAULT, *possible) if name in known)
+        return tuple(name for name in possible if name != "MB (sampled)")
     names = (estimators,) if isinstance(estimators, str) else tuple(estimators)
     if not names:
         raise ValueError(f"no estimator given; choose from {', '.join(map(repr, known))}")
@@ -83,6 +96,10 @@ def check_names(
             raise ValueError(
                 f"estimator {name!r} is not available {where}; choose from {', '.join(known)}"
             )
-        if name in NEEDS and given[NEEDS[name]] is None:
-            raise ValueError(f"estimator {name!r} needs {NEEDS[name]}=...; see estimate_values")
+        if name not in possible:
+            need = f"{NEEDS[name]}=...; see estimate_values"
+            if name == CONTINUED:
+                need = "censored episodes that the model continues; this log has none, so ask for "
+                need += repr(OBSERVED)
+            raise ValueError(f"estimator {name!r} needs {need}")
     return tuple(dict.fromkeys(names))

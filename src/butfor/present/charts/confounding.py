@@ -30,7 +30,8 @@ def confounding_chart(
     Parameters
     ----------
     table
-        One row per finite gamma: `gamma, low, high, observed` (`ConfoundingBounds.frame()`).
+        One row per finite gamma: `gamma, low, high, observed`, and `usual` if the model continues
+        what was observed (`ConfoundingBounds.frame()`).
     domain
         Ends of the scale, moved out as far as the values need.
     """
@@ -48,7 +49,10 @@ def confounding_chart(
         }
         for gamma, low, high in style.tuples(ordered, "gamma", "low", "high")
     ]
-    ends = style.value_domain(values[:, 1:].ravel(), domain)
+    levels = {"observed": float(values[0, 3])}
+    if "usual" in table and table["usual"].iloc[0] != levels["observed"]:
+        levels["observed, continued"] = float(table["usual"].iloc[0])
+    ends = style.value_domain(np.append(values[:, 1:3].ravel(), list(levels.values())), domain)
 
     def y(field: str) -> Any:
         return style.value_axis(alt.Y, field, axis_title, ends)
@@ -60,9 +64,9 @@ def confounding_chart(
     base = alt.Chart(style.data(rows)).encode(
         x=x, tooltip=[alt.Tooltip("gamma:Q"), alt.Tooltip("words:N")]
     )
-    observed = alt.Chart(style.data([{"level": float(values[0, 3]), "words": "observed"}])).encode(
-        y=y("level")
-    )
+    observed = alt.Chart(
+        style.data([{"level": level, "words": words} for words, level in levels.items()])
+    ).encode(y=y("level"))
     edges = [
         base.mark_line(strokeWidth=2, color=style.BLUE).encode(y=y(end)) for end in ("low", "high")
     ]

@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.evaluate.estimators.table import OBSERVED, compared_with
 from butfor.evaluate.wording import Digits, digits_for
 from butfor.present.charts import style
 from butfor.present.charts.published import (
@@ -49,7 +50,8 @@ def estimates_chart(
     published
         One row per estimator: `estimator, mean, low, high`, drawn below ours. Not for phones.
     reference
-        The estimator whose value is marked by a dashed line; None for no line.
+        The estimator whose value is marked by a dashed line; None for no line. "Observed" stands
+        for "Observed, continued" if that is there.
     subtitle
         By default the meaning of bar and line, and what the interval does not cover.
     domain
@@ -63,6 +65,8 @@ def estimates_chart(
     """
     style.require_columns(estimates, ("estimator", "value", "low", "high"), "estimates")
     names = [str(name) for name in estimates["estimator"]]
+    if reference == OBSERVED:
+        reference = compared_with(names)
     if reference is not None and reference not in names:
         raise ValueError(
             f"reference {reference!r} is not among the estimators {names}; name one, or give None"

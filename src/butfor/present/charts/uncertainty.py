@@ -26,7 +26,7 @@ def uncertainty_chart(
     *,
     title: str = "For whom is it clear that the policy would have differed?",
     subtitle: str | None = None,
-    axis_title: str = "Expected return less what was observed",
+    axis_title: str | None = None,
     domain: style.Domain | None = None,
 ) -> alt.HConcatChart:
     """Draw what is open about each episode: the mechanism at the left, the model at the right.
@@ -37,15 +37,21 @@ def uncertainty_chart(
     Parameters
     ----------
     episodes
-        One row per episode, up to forty: `id` and `observed_return, expected_return`
-        (`Counterfactuals.frame()`), `low_any, high_any, low_stable, high_stable`
-        (`Bounds.frame()`), `low_credible, high_credible` (`Credible.frame()`).
+        One row per episode, up to forty: `id` and `observed_return, expected_return`, and
+        `usual_return` if differences are from that (`Counterfactuals.frame()`),
+        `low_any, high_any, low_stable, high_stable` (`Bounds.frame()`), `low_credible,
+        high_credible` (`Credible.frame()`).
     domain
         Ends of both axes, moved out if the data exceed them; by default those of the data.
     """
     style.require_columns(episodes, ("id", *NUMBERS), "episodes")
     if len(episodes) > MOST:
         raise ValueError(f"{len(episodes)} episodes, {MOST} at most; select those to look at")
+    title_of_axis = axis_title or "Expected return less what was observed"
+    usual = episodes.get("usual_return", episodes["observed_return"])
+    if not usual.equals(episodes["observed_return"]):
+        episodes = episodes.assign(observed_return=usual)
+        title_of_axis = axis_title or f"{title_of_axis}, continued by the model"
     values = episodes[list(NUMBERS)].to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
@@ -65,7 +71,7 @@ def uncertainty_chart(
     ends = style.value_domain(np.append(differences, 0.0), domain)
 
     def x(field: str) -> Any:
-        return style.value_axis(alt.X, field, axis_title, ends)
+        return style.value_axis(alt.X, field, title_of_axis, ends)
 
     base = alt.Chart(style.data(rows)).encode(
         tooltip=[

@@ -13,6 +13,7 @@ from butfor.present.charts import glance_datasets, glance_template
 from butfor.present.report.estimates import reward_names
 from butfor.present.report.evidence import thin_part
 from butfor.present.stays import Stays
+from butfor.present.story import recorded_part
 from butfor.present.text import (
     ESTIMATE,
     HOLDS,
@@ -173,10 +174,11 @@ def _glance_sentence(stays: Stays) -> str:
     n = len(table)
     better = int((table["difference"].round(9) > 0).sum())
     thin = int((table["thin_share"] > 0.5).sum())
+    continued = ", as it continues it" if "usual_return" in table else ""
     return (
         f"For {better} of {n} {stays.nouns if n != 1 else stays.noun} the model expects more under "
-        f"the policy than what happened; {thin} of {n} rest mostly on thin evidence, steps with "
-        f"fewer than {THIN} similar past cases."
+        f"the policy than what happened{continued}; {thin} of {n} rest mostly on thin evidence, "
+        f"steps with fewer than {THIN} similar past cases."
     )
 
 
@@ -239,10 +241,11 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     digits, gaps = (stays.digits(table[name]) for name in ("expected_return", "difference"))
     rows = []
     for row in table.loc[stays.order()].to_dict("records"):
+        part = recorded_part(row)
         chance, thin = float(row[columns[row["most_likely"]]]), float(row["thin_share"])
         words = [
             percent(chance),
-            gaps.gap(float(row["difference"])),
+            f"{gaps.gap(float(row['difference']))}{f' ({part} recorded)' if part else ''}",
             digits.span(float(row["low_any"]), float(row["high_any"])),
             share(thin),
         ]

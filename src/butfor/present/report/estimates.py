@@ -9,6 +9,7 @@ import pandas as pd
 
 from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
+from butfor.evaluate.estimators.table import CONTINUED, RECORDS, compared_with
 from butfor.evaluate.wording import Digits, in_words
 from butfor.present.charts import estimates_chart
 from butfor.present.report.evidence import embedded, thin_part
@@ -22,7 +23,6 @@ from butfor.present.text import (
     REVIEWERS,
     SIMULATOR,
     TRUE,
-    WHAT_HAPPENED,
 )
 
 NARROW = 0.05  # of the axis from worst to best outcome: values closer together get their own
@@ -87,7 +87,7 @@ def _estimates_chart(
     )
     return estimates_chart(
         shown,
-        reference=WHAT_HAPPENED,
+        reference=ESTIMATORS[compared_with(chosen.index)][0],
         subtitle=caption,
         axis_title=f"Average return per {stays.noun}",
         domain=_reward_domain(stays.audit, chosen),
@@ -146,11 +146,11 @@ def _estimates_caption(stays: Stays, chosen: pd.DataFrame, reason: str = "") -> 
     bars = chosen["low"].notna()
     missing = ~bars & chosen["value"].notna() & (chosen.index != TRUE)
     said = [
-        *_sides(chosen["value"], stays.digits(chosen["value"])),
+        *_sides(chosen["value"], stays.digits(chosen["value"]), _reference(chosen)),
         *[f"Dot: estimate; bar: 95% interval. {CHANCE}"] * bool(bars.any()),
         ESTIMATE,
         *[f"On average {thin_part(stays)}"] * (not stays.scope),
-        "Dashed line: what happened.",
+        f"Dashed line: {_reference(chosen)}.",
         *[f"Without a bar: no interval{reason}."] * bool(missing.any()),
     ]
     if REVIEWERS in chosen.index:
@@ -162,15 +162,22 @@ def _estimates_caption(stays: Stays, chosen: pd.DataFrame, reason: str = "") -> 
     return " ".join(said)
 
 
-def _sides(values: pd.Series, digits: Digits) -> list[str]:
+def _reference(chosen: pd.DataFrame) -> str:
+    """Return what estimates are compared with, in words."""
+    if compared_with(chosen.index) == CONTINUED:
+        return "what happened, as the model continues it"
+    return "what happened"
+
+
+def _sides(values: pd.Series, digits: Digits, reference: str) -> list[str]:
     """Say which estimates lie above what happened, which below, and which look the same."""
-    observed = values["Observed"]
+    observed = values[compared_with(values.index)]
     sides: dict[str, list[str]] = {"Above": [], "Below": [], "Rounded, the same as": []}
-    for name, value in values.drop("Observed").dropna().items():
+    for name, value in values.drop(list(RECORDS), errors="ignore").dropna().items():
         same = digits.value(value) == digits.value(observed)
         side = "Rounded, the same as" if same else "Above" if value > observed else "Below"
         sides[side].append(ESTIMATORS[str(name)][0])
-    return [f"{side} what happened: {', '.join(names)}." for side, names in sides.items() if names]
+    return [f"{side} {reference}: {', '.join(names)}." for side, names in sides.items() if names]
 
 
 def _spans(table: pd.DataFrame, low: str, high: str, digits: Digits) -> list[str]:

@@ -14,7 +14,7 @@ from butfor.log.variables import unravel
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
 from butfor.present.recorded import recorded_values
-from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, capitalized, ending
+from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, capitalized, cases_text, ending
 from butfor.replay.steps import SPARSE
 
 FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
@@ -198,13 +198,13 @@ def _shade_rows(numbers: Mapping[tuple[str, str], int], courses: pd.DataFrame) -
 
 
 def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[style.Row]:
-    """Return the similar past cases of each step, in words if there is room."""
+    """Return the similar past cases of each step, whole from ten on, in words if there is room."""
     rows: list[style.Row] = []
     for step, mass, cases in style.tuples(course_steps, "step", "mass", "evidence"):
         if step <= last and mass >= 0.01 and cases == cases:
-            text = f"{cases:.0f}"
+            text = cases_text(cases)
             fits = style.text_width(text, style.SMALL) < PLOT / (last + 1) - 1
-            row = {"step": step, "cases": round(cases, 1), "mass": round(mass, 3)}
+            row = {"step": step, "cases": float(text), "mass": round(mass, 3)}
             rows.append(row | {"text": text if fits else ""})
     return rows
 
@@ -316,7 +316,7 @@ def trajectory_table(
         words = f"{level['level']}: {row['value']}" if "value" in row else level["level"]
         happened[row["step"], level["variable"]] = words
     model, inferred = (_likely(levels, datasets[name]) for name in ("shade", "inferred"))
-    evidence = {(row["step"], ""): f"{row['cases']:g}" for row in datasets["evidence"]}
+    evidence = {(row["step"], ""): cases_text(row["cases"]) for row in datasets["evidence"]}
     by_then = {
         (row["step"], row["outcome"]): percent(row["high"] - row["low"])
         for row in datasets["places"]
