@@ -161,6 +161,46 @@ def test_a_file_of_the_version_before_keeps_its_verdicts_and_asks_for_no_chances
     site.store.close()
 
 
+TYPED = {"chances.0": "2", "chances.1": "8", "chances.2": "0", "sure": "low", "reason": ""}
+TABS = [  # what one tab sends, what the other one had sent, what is shown of the first
+    ("answer", TYPED, {"chances": GIVEN}, "2, 8, 0"),
+    ("impression", {"first_impression": "fluids"}, {"first_impression": "wait"}, "fluids"),
+]
+
+
+@pytest.mark.parametrize(("action", "written", "other", "shown"), TABS)
+def test_what_a_second_tab_wrote_is_listed_when_its_question_is_gone(
+    tmp_path, action, written, other, shown
+):
+    first = action == "impression"
+    site = Site(tmp_path, small_audit(), first_impression=first, verdicts_only=first)
+    ann = site.reviewer("ann")
+    page, item = ann.open(stay_page(ann)), ann.next()
+    ann.post(f"/episodes/{item['slug']}/{action}", 201, place=item["place"], **other)
+    late = ann.send(f"/episodes/{item['slug']}", page, 409, do=action, **written).text
+    assert "still below" not in late
+    assert f'<dd class="comment">{shown}</dd>' in late
+    assert "Copy what you want to keep" in late
+    site.store.close()
+
+
+def test_what_a_second_tab_wrote_to_settle_is_listed_when_somebody_else_was_faster(store, run):
+    same = {"repeat_share": 0, "repeat_minutes": 10.0, "verdicts_only": False}
+    site = Site(store.path.parent, small_audit(), **same)
+    name = first_of(store, run)
+    for reviewer, verdict in (("ann", 1), ("bob", 5)):
+        store.reviewer(run, reviewer).answer(name, EXPECTED)
+        store.reviewer(run, reviewer).submit(name, Verdict(verdict))
+    eve, path = site.reviewer("eve"), f"/disagreements/{name}"
+    page = eve.open(path)
+    settle(store.reviewer(run, "eve"), name, 1, "it is believable")
+    late = eve.send(path, page, 409, do="settle", verdict="4", reason="the record is wrong").text
+    assert "still below" not in late
+    assert '<dd class="comment">the record is wrong</dd>' in late
+    assert '<dd class="comment">(4) The record is wrong or incomplete</dd>' in late
+    site.store.close()
+
+
 def test_the_total_of_a_third_reviewer_counts_what_is_wanted_of_them(store, run):
     items = store.reviewer(run, "eve").queue().items
     mine, differ, *_ = agreed = [item.episode for item in items[:3]]
