@@ -384,7 +384,7 @@ def test_what_another_process_adds_is_verified_before_it_is_believed(folder):
         eve = other.reviewer(run, "eve")
         eve.answer(eve.queue().next_item.episode, LOW)
         assert server.answers(run) == other.answers(run)
-        before, head = server.answers(run), server.head()
+        before, last = server.answers(run), server.last_event()
         change_file(
             folder / "reviews.sqlite",
             "INSERT INTO event SELECT id + 1, at, run, reviewer, episode, 'skip', payload, hash, "
@@ -399,7 +399,7 @@ def test_what_another_process_adds_is_verified_before_it_is_believed(folder):
             "DELETE FROM event WHERE id = (SELECT MAX(id) FROM event)",
             "UPDATE head SET id = id - 1",
         )
-        assert (server.answers(run), server.head()) == (before, head)
+        assert (server.answers(run), server.last_event()) == (before, last)
 
 
 def test_what_is_known_does_not_change_with_the_file_under_it(folder):

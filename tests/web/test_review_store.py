@@ -943,11 +943,11 @@ def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
     work(store, run)
     noted = store.verify().head
     assert store.verify(noted).ok
-    with raw(store) as connection:
-        connection.execute("DROP TRIGGER event_no_delete")
-        connection.execute("DELETE FROM event WHERE id > 9")
-        connection.execute("UPDATE head SET (id, hash) = (SELECT id, hash FROM event WHERE id = 9)")
-    connection.close()
+    change_file(
+        store.path,
+        "DELETE FROM event WHERE id > 9",
+        "UPDATE head SET (id, hash) = (SELECT id, hash FROM event WHERE id = 9)",
+    )
     assert store.verify().ok
     assert store.verify(noted).broken == 10
     assert "no event has the hash" in store.verify(noted).problem

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,11 +108,6 @@ class ChainError(Exception):
         self.event = event
 
 
-def _close_all(connections: list[sqlite3.Connection]) -> None:
-    while connections:
-        connections.pop().close()
-
-
 class EventFile:
     """A file of hash-chained events that many threads and processes can use at once.
 
@@ -125,107 +120,75 @@ class EventFile:
         self.path = path
         self.shown = shown or path
         self._clock = clock
-        self._idle: list[sqlite3.Connection] = []
-        weakref.finalize(self, _close_all, self._idle)  # also if nobody calls `close`
-        self._writer = threading.Lock()  # fairer than many threads contending for SQLite's lock
-        self._using = threading.Lock()  # the state
+        self._alone = threading.Lock()  # fairer than many threads contending for SQLite's lock
         self._state = State()
-        self._file: tuple[int, int] | None = None
         _check_not_lost(path, self.shown)
-        with _explained(self.shown), closing(self._connect()) as connection:
-            _use_wal(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:  # a damaged file stays as it is
-                check_undamaged(connection, self.shown)
-                _migrate(connection)
-                self._catch_up(connection)
+        with _explained(self.shown), ExitStack() as failed:
+            self._connection = self._connect()
+            failed.callback(self._connection.close)
+            _use_wal(self._connection)
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:  # a damaged file stays as it is
+                check_undamaged(self._connection, self.shown)
+                _migrate(self._connection)
+                self._catch_up()
             self._file = self._identity()
+            failed.pop_all()
+        weakref.finalize(self, self._connection.close)  # also if nobody calls `close`
 
     def close(self) -> None:
         """Close the file."""
-        _close_all(self._idle)
+        self._connection.close()
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """Open a transaction that sees the file as it is now, whatever others write meanwhile."""
-        with _explained(self.shown), self._borrowed() as connection, self._using:
-            connection.execute("BEGIN")
-            with connection:
-                yield Transaction(connection, self._clock(), self._catch_up(connection))
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction that sees the file as it is now, whatever other processes write."""
+        return self._transaction("BEGIN")
 
-    @contextmanager
-    def writing(self, *, durable: bool = True) -> Iterator[Transaction]:
+    def writing(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
         """Open the only transaction that writes; on leaving, all of it is on disk or nothing.
 
         What is not durable outlives the program, but perhaps not a power failure.
         """
-        with self._writer, _explained(self.shown), self._borrowed() as connection:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            connection.execute("BEGIN IMMEDIATE")  # readers do not wait while others write
-            with self._using, self._rolled_back(), connection:
-                yield Transaction(connection, self._clock(), self._catch_up(connection))
+        level = "FULL" if durable else "NORMAL"
+        return self._transaction(f"PRAGMA synchronous = {level}", "BEGIN IMMEDIATE")
 
     @contextmanager
-    def _rolled_back(self) -> Iterator[None]:
-        """Throw the state away after an error if it may know of events that were not kept."""
-        known = len(self._state.events)
-        try:
-            yield
-        except BaseException:
-            if len(self._state.events) > known:
-                self._state = State()
-            raise
-
-    def verify(self, head: str | None = None) -> Verification:
-        """Recompute the chain as it is on the disk; `head`, if given, must be a hash in it."""
-        with _explained(self.shown), self._borrowed() as connection:
-            connection.execute("BEGIN")
-            with connection:
-                return verify(connection, head)
+    def _transaction(self, *beginning: str) -> Iterator[Transaction]:
+        with self._alone, _explained(self.shown):
+            self._check_file()
+            known = len(self._state.events)
+            try:
+                with self._connection:  # commits, or rolls back after an error
+                    for statement in beginning:
+                        self._connection.execute(statement)
+                    state = self._catch_up()
+                    yield Transaction(self._connection, self._clock(), state)
+            except BaseException:
+                if len(self._state.events) > known:  # it may know of events that were not kept
+                    self._state = State()
+                raise
 
     def known(self) -> tuple[int, str]:
         """Return number and hash of the last event that was read or written, without reading."""
-        with self._using:
+        with self._alone:
             return len(self._state.events), self._state.head
 
-    def _catch_up(self, connection: sqlite3.Connection) -> State:
+    def _catch_up(self) -> State:
         """Take in the events that were not seen yet, which must follow those that were."""
         state = self._state
         until = time.monotonic() + PATIENCE
-        for event in read_chain(connection, len(state.events), state.head):
+        for event in read_chain(self._connection, len(state.events), state.head):
             state.apply(event)
             if time.monotonic() > until:
                 LOG.warning("Reading the events of %s takes a moment …", self.shown)
                 until = math.inf
         return state
 
-    @contextmanager
-    def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        self._check_file()
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._connect()
-        try:
-            yield connection
-        except sqlite3.Error:
-            connection.close()  # its state is unknown
-            raise
-        except BaseException:
-            self._idle.append(connection)
-            raise
-        self._idle.append(connection)
-
     def _connect(self) -> sqlite3.Connection:
-        if self._file is None and not self.path.parent.is_dir():
+        if not self.path.parent.is_dir():
             raise StoreError(f"there is no folder {self.path.parent}")
-        mode = "rwc" if self._file is None else "rw"
         return sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
 
     def _identity(self) -> tuple[int, int]:

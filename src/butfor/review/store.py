@@ -196,14 +196,9 @@ class Store(AbstractContextManager["Store"]):
         with self.file.reading() as transaction:
             return len(transaction.state.events)
 
-    def head(self) -> str:
-        """Return the hash of the last event, to be noted elsewhere."""
-        with self.file.reading() as transaction:
-            return transaction.state.head
-
     def verify(self, head: str | None = None) -> Verification:
         """Recompute the chain as it is on the disk; `head`, if given, must be a hash in it."""
-        return self.file.verify(head)
+        return verify_file(self.path, head)
 
 
 @contextmanager
