@@ -220,7 +220,7 @@ def record(
     salted = (payload or {}) | {SALT: secrets.token_hex(16)}
     said = json.dumps(salted, sort_keys=True, separators=(",", ":"), allow_nan=False)
     fields = (len(state.events) + 1, at, run, reviewer, episode, action, said)
-    row = (*fields, state.head, _hash(fields, state.head))
+    row = (*fields, state.head, _hash((*fields, state.head)))
     transaction.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     transaction.execute("UPDATE head SET id = ?, hash = ?", (row[0], row[-1]))
     event = Event(*row)
@@ -238,15 +238,15 @@ def read_chain(
     rows = connection.execute("SELECT * FROM event WHERE id > ? ORDER BY id", (place,))
     for row in rows:
         place += 1
-        *fields, prev_hash, own_hash = row
-        if fields[0] != place:
-            raise ChainError(place, f"event {place} is missing: {fields[0]} comes next")
-        if prev_hash != hash_before:
+        event = Event(*row)
+        if event.id != place:
+            raise ChainError(place, f"event {place} is missing: {event.id} comes next")
+        if event.prev_hash != hash_before:
             raise ChainError(place, f"event {place} does not follow the one before")
-        if own_hash != _hash(fields, prev_hash):
+        if event.hash != _hash(row[:-1]):
             raise ChainError(place, f"event {place} was changed")
-        hash_before = own_hash
-        yield Event(*row)
+        hash_before = event.hash
+        yield event
     last, hash_last = connection.execute("SELECT id, hash FROM head").fetchone() or (0, "")
     if (last, hash_last) == (place, hash_before):
         return
@@ -399,5 +399,6 @@ def _remedy(message: str) -> str:
     return "nothing was saved"
 
 
-def _hash(fields: Sequence[Any], prev_hash: str) -> str:
-    return hashlib.sha256(ENCODE([*fields, prev_hash]).encode()).hexdigest()
+def _hash(fields: Sequence[Any]) -> str:
+    """Return the hash of an event from all its other fields, the hash before included."""
+    return hashlib.sha256(ENCODE(fields).encode()).hexdigest()
