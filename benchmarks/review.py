@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -15,13 +16,19 @@ import httpx
 
 import butfor as bf
 from butfor.audit.run import run_audit
+from butfor.review import events
+from butfor.review.plan import ReviewSettings
 from butfor.review.store import Store
+from butfor.review.verdicts import Verdict
 from tests.review_site import server
+from tests.web.test_review_store import fake_audit
 
 EPISODES = 10_000
 REVIEWERS = 50
 EACH = 100
 CHANCES = {"died": 3, "discharged": 7, "still in ICU": 0}
+STAYS = 500
+EVENTS = 50_000
 PAUSE = 2.0  # seconds that a reviewer reads; real ones take far longer
 
 
@@ -53,6 +60,44 @@ def measure_server() -> dict[str, float]:
         "given": len(given),
         "lost": len(set(given) - kept) if whole else len(given),
     }
+
+
+def measure_events() -> tuple[float, float]:
+    """Return the seconds of opening a file of many events, and of a queue of many stays."""
+    opening, queue = [], []
+    with tempfile.TemporaryDirectory() as place:
+        with Store(place) as store:
+            write_events(store)
+        for _ in range(3):
+            start = time.perf_counter()
+            with Store(place) as store:
+                opening.append(time.perf_counter() - start)
+                reviewer = store.reviewer(store.runs()[0].id, "reviewer 1")
+                for _ in range(20):
+                    start = time.perf_counter()
+                    found = reviewer.queue()
+                    queue.append(time.perf_counter() - start)
+    assert len(found.items) == STAYS
+    return min(opening), min(queue)
+
+
+def write_events(store: Store) -> None:
+    """Write the answers and verdicts of fifty reviewers, as `Reviewer` records them."""
+    chosen = ReviewSettings(needed=REVIEWERS, control_share=0.5, repeat_share=0)
+    run = store.open_run(fake_audit(STAYS // 2, STAYS // 2), chosen).id
+    stays = [stay.episode for stay in store.stays(run)]
+    names = [store.join(run, f"reviewer {number}").name for number in range(REVIEWERS)]
+    said = {"seconds": 30.5, "informed": False, "repeat": False}
+    verdict = said | asdict(Verdict(1, "glucose", 3, "mid", "sugar was low at step 4"))
+    verdict |= {"first_impression": None}
+    answer = said | {"out_of_ten": [3, 7, 0], "sure": "mid", "reason": ""}
+    with store.file.writing() as transaction:
+        for number in range(EVENTS - len(transaction.state.events)):
+            action, payload = (("answer", answer), ("submit", verdict))[number % 2]
+            stay, name = stays[number // 2 // REVIEWERS % STAYS], names[number // 2 % REVIEWERS]
+            events.record(
+                transaction, action, run=run, reviewer=name, episode=stay, payload=payload
+            )
 
 
 @contextmanager

@@ -50,7 +50,16 @@ from benchmarks.planning import (
     measure_large_planning,
     measure_long_episodes,
 )
-from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
+from benchmarks.review import (
+    EACH,
+    EPISODES,
+    EVENTS,
+    PAUSE,
+    REVIEWERS,
+    STAYS,
+    measure_events,
+    measure_server,
+)
 from benchmarks.shards import measure_sizes
 from benchmarks.shards_share import measure_share
 from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
@@ -423,6 +432,7 @@ def measure_import() -> list[Measurement]:
 
 def measure_review_app() -> list[Measurement]:
     found = measure_server()
+    opening, queue = measure_events()
     who = f"{REVIEWERS} reviewers at once, {EACH} verdicts each, {PAUSE:g} s apart"
     return [
         Measurement(
@@ -430,6 +440,15 @@ def measure_review_app() -> list[Measurement]:
             found["alone"],
             "under 300 ms",
             kept=within(found["alone"], 0.3),
+        ),
+        Measurement(
+            f"review: opening and verifying {EVENTS:,} events",
+            opening,
+            "under 1 s",
+            kept=within(opening, 1.0),
+        ),
+        Measurement(
+            f"review: a queue of {STAYS} stays", queue, "under 5 ms", kept=within(queue, 0.005)
         ),
         Measurement(
             "review: a page, median",

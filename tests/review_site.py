@@ -3,8 +3,9 @@
 import asyncio
 import json
 import re
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -64,6 +65,20 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
     model = bf.fit_mdp(log)
     target = bf.policy_iteration(model)
     return run_audit(log, model, target, flags=flags, review_size=2 * flags, record=record)
+
+
+def change_file(path, *statements):
+    """Change a file of reviews behind its back, past the triggers that keep events as they are."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        triggers = connection.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
+        ).fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+        for _, sql in triggers:
+            connection.execute(sql)
 
 
 class InProcess(httpx.BaseTransport):

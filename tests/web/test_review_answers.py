@@ -1,21 +1,27 @@
 """The chances that reviewers give before they see the model: in store, API and pages."""
 
 import re
-import sqlite3
 from dataclasses import asdict, replace
 
 import pytest
 
 from butfor.present import Stays
-from butfor.review import tables
+from butfor.review.events import record
 from butfor.review.opinions import settle
 from butfor.review.plan import ReviewSettings, plan_stays, run_id
 from butfor.review.store import Store
-from butfor.review.verdicts import Chances, FieldError, RefusedError, StaleError, Verdict
+from butfor.review.verdicts import (
+    Chances,
+    DamagedError,
+    FieldError,
+    RefusedError,
+    StaleError,
+    Verdict,
+)
 from tests.audits import hidden_audit
-from tests.review_site import Site, small_audit
+from tests.reference.review_tables import make_version
+from tests.review_site import Site, change_file, small_audit
 from tests.web.test_review_app import stay_page, visible
-from tests.web.test_review_store import make_second_version
 
 YES, EXPECTED = Verdict(1), Chances((3, 7, 0), sure="mid")
 GIVEN = {"died": 3, "discharged": 7, "still in ICU": 0}
@@ -120,14 +126,14 @@ def test_answers_follow_from_the_events(store, run):
     for name in ("ann", "bob"):
         store.reviewer(run, name).answer(first_of(store, run), EXPECTED)
     answers = store.answers(run)
-    with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE answer SET out_of_ten = '[10, 0, 0]' WHERE reviewer = 'ann'")
-    connection.close()
-    assert "table answer does not follow" in store.verify().problem
-    with store.file.writing() as transaction:
-        tables.rebuild(transaction)
-    assert store.verify().ok
-    assert store.answers(run) == answers
+    with Store(store.path.parent) as again:
+        assert again.answers(run) == answers
+    change = "UPDATE event SET payload = replace(payload, '[3,7,0]', '[10,0,0]')"
+    change_file(store.path, f"{change} WHERE reviewer = 'ann'")
+    assert store.answers(run) == answers  # as they were when this was opened
+    assert "was changed" in store.verify().problem
+    with pytest.raises(DamagedError, match=r"event \d+ was changed; restore a backup"):
+        Store(store.path.parent)
 
 
 def test_a_file_of_the_version_before_keeps_its_verdicts_and_asks_for_no_chances(tmp_path):
@@ -140,10 +146,10 @@ def test_a_file_of_the_version_before_keeps_its_verdicts_and_asks_for_no_chances
     }
     with Store(tmp_path) as store:
         with store.file.writing() as transaction:
-            tables.record(transaction, "run", run=run, payload=payload)
+            record(transaction, "run", run=run, payload=payload)
         store.join(run, "ann").submit(first_of(store, run), Verdict(4))
         path = store.path
-    make_second_version(path)
+    make_version(path, 2)
     with Store(tmp_path) as again:
         assert again.open_run(audit, chosen).outcomes == ()
         assert [review.verdict for review in again.reviews(run)] == [4]
@@ -152,6 +158,46 @@ def test_a_file_of_the_version_before_keeps_its_verdicts_and_asks_for_no_chances
         assert again.verify().ok
     site = Site(tmp_path, audit, repeat_share=0, repeat_minutes=10.0, verdicts_only=False)
     assert "Is the model’s story believable" in site.reviewer("bob").open("/episodes/60")
+    site.store.close()
+
+
+TYPED = {"chances.0": "2", "chances.1": "8", "chances.2": "0", "sure": "low", "reason": ""}
+TABS = [  # what one tab sends, what the other one had sent, what is shown of the first
+    ("answer", TYPED, {"chances": GIVEN}, "2, 8, 0"),
+    ("impression", {"first_impression": "fluids"}, {"first_impression": "wait"}, "fluids"),
+]
+
+
+@pytest.mark.parametrize(("action", "written", "other", "shown"), TABS)
+def test_what_a_second_tab_wrote_is_listed_when_its_question_is_gone(
+    tmp_path, action, written, other, shown
+):
+    first = action == "impression"
+    site = Site(tmp_path, small_audit(), first_impression=first, verdicts_only=first)
+    ann = site.reviewer("ann")
+    page, item = ann.open(stay_page(ann)), ann.next()
+    ann.post(f"/episodes/{item['slug']}/{action}", 201, place=item["place"], **other)
+    late = ann.send(f"/episodes/{item['slug']}", page, 409, do=action, **written).text
+    assert "still below" not in late
+    assert f'<dd class="comment">{shown}</dd>' in late
+    assert "Copy what you want to keep" in late
+    site.store.close()
+
+
+def test_what_a_second_tab_wrote_to_settle_is_listed_when_somebody_else_was_faster(store, run):
+    same = {"repeat_share": 0, "repeat_minutes": 10.0, "verdicts_only": False}
+    site = Site(store.path.parent, small_audit(), **same)
+    name = first_of(store, run)
+    for reviewer, verdict in (("ann", 1), ("bob", 5)):
+        store.reviewer(run, reviewer).answer(name, EXPECTED)
+        store.reviewer(run, reviewer).submit(name, Verdict(verdict))
+    eve, path = site.reviewer("eve"), f"/disagreements/{name}"
+    page = eve.open(path)
+    settle(store.reviewer(run, "eve"), name, 1, "it is believable")
+    late = eve.send(path, page, 409, do="settle", verdict="4", reason="the record is wrong").text
+    assert "still below" not in late
+    assert '<dd class="comment">the record is wrong</dd>' in late
+    assert '<dd class="comment">(4) The record is wrong or incomplete</dd>' in late
     site.store.close()
 
 

@@ -654,8 +654,9 @@ def test_what_was_written_is_kept_or_quoted_when_it_was_too_late(site, ann):
     ann.post(f"{path}/reviews", 201, verdict=5)
     late = ann.send(path, page, 409, do="save", verdict="1", comment="a thought").text
     assert "still below" not in late
-    assert "You had written" in late
-    assert "“a thought”" in late
+    assert "What you wrote" in late
+    assert '<dd class="comment">a thought</dd>' in late
+    assert '<dd class="comment">(1) Believable</dd>' in late
 
 
 def test_intervals_stand_beside_what_they_cover_and_marked_verdicts_are_counted(site, ann):

@@ -186,6 +186,54 @@ def test_an_error_is_in_view_with_the_focus_in_its_field_and_a_save_is_confirmed
     assert all("422" in problem for problem in browser.problems())
 
 
+def test_enter_sends_no_question_in_which_nothing_is_typed(browser, tmp_path):
+    folder = small_audit(flags=4).save(tmp_path / "audit")
+    with site(folder, show_overview=True, verdicts_only=False) as base:
+        sign_in(browser, base, "ann", goal="/")
+        for path in ("/start", "/"):
+            browser.goto(base + path)
+            wait_page(browser, path)
+            if path == "/":
+                leave(browser, "Enter")  # the first case
+            assert browser.evaluate("document.activeElement.id") == "chance-0"
+            address = browser.evaluate("location.href")
+            browser.press("Enter")
+            browser.press("Enter", ctrl=True)
+            assert "Give a number for each outcome" in browser.text("#total")
+            assert browser.count(".alert") == 0
+            assert browser.evaluate("location.href") == address
+            for key in "37":  # the last number follows
+                browser.press(key)
+            leave(browser, "Enter")
+            assert browser.count("#question") == 0
+        assert browser.problems() == []
+
+
+def test_a_second_tab_never_says_that_something_is_there_which_is_gone(browser, tmp_path):
+    folder = small_audit(flags=4).save(tmp_path / "audit")
+    with site(folder, show_overview=True, verdicts_only=False) as base:
+        sign_in(browser, base, "ann", goal="/")
+        leave(browser, "Enter")
+        place = browser.evaluate("new URLSearchParams(location.search).get('place')")
+        for key in "37":
+            browser.press(key)
+        with httpx.Client(base_url=base) as other:  # the same reviewer in another tab
+            session = other.post("/api/v1/session", json={"reviewer": "ann"}).json()
+            chances = {"died": 10, "discharged": 0, "still in ICU": 0}
+            other.post(
+                f"/api/v1/episodes/{current(browser)}/answer",
+                json={"chances": chances, "place": int(place)},
+                headers={"x-csrf-token": session["csrf"]},
+            ).raise_for_status()
+        leave(browser, "Enter")
+        said = browser.text("main")
+        assert "You have already given the chances" in said.replace("you have", "You have")
+        assert "still below" not in said
+        assert "3, 7, 0" in browser.text("section.card dd")
+        assert "Copy what you want to keep; it is not saved." in said
+        assert all("409" in problem for problem in browser.problems())
+
+
 def test_a_draft_is_there_again_after_leaving(browser, base):
     sign_in(browser, base, "dora")
     with browser.hurry(10):  # drafts are saved every five seconds

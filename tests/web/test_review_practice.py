@@ -49,6 +49,22 @@ def test_the_practice_case_is_not_under_review_and_hides_the_model_until_it_is_s
     assert "What you enter here is not kept" in page
 
 
+def test_what_is_said_of_the_queue_is_true_and_leads_nobody(site):
+    ann = site.reviewer("ann")
+    page = ann.get("/start").text
+    assert "does not mark which is which, but what happened can give it away" in page
+    for text in (page, ann.get("/about").text):
+        for words in ("nothing tells", "look there first", "most useful verdict"):
+            assert words not in text
+
+
+def test_the_results_say_that_flags_could_be_guessed(tmp_path, audit):
+    site = Site(tmp_path, audit, show_overview=True)
+    page = site.reviewer("ann").get("/results").text
+    assert "reviewers may have guessed which patients were flagged" in page
+    site.store.close()
+
+
 def test_a_solution_shows_the_model_and_records_nothing(site):
     ann = site.reviewer("ann")
     before = site.store.last_event()

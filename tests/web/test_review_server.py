@@ -126,7 +126,7 @@ def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):
     assert told.endswith(f"Stopped. {last}\nAll verdicts are kept.\n")
 
 
-@pytest.mark.parametrize("name", ["review_of_stay", "stay"])
+@pytest.mark.parametrize("name", ["event", "head", "sqlite_autoindex_claim_1"])
 def test_it_tells_when_it_stops_of_damage_since_it_started(name, folder):
     """A file that was damaged under the server, whose memory may still have it as it was."""
     with Store(folder) as store:

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,13 +23,7 @@ from butfor.audit.meta import Meta, Parameters, SamplingDesign, Stratum
 from butfor.audit.run import run_audit
 from butfor.audit.spreadsheet import FORMULA, guarded, restored
 from butfor.review import export
-from butfor.review.events import (
-    MIGRATIONS,
-    PROJECTIONS,
-    append_event,
-    find_break,
-    read_events,
-)
+from butfor.review.events import SCHEMAS, read_chain, record, verify
 from butfor.review.opinions import (
     earlier_opinions,
     list_disagreements,
@@ -54,6 +49,8 @@ from butfor.review.verdicts import (
     Verdict,
 )
 from tests.processes import start
+from tests.reference.review_tables import make_version
+from tests.review_site import change_file
 
 
 class Clock:
@@ -364,9 +361,6 @@ def test_who_opened_a_disagreement_can_give_no_verdict_there(store, run):
     assert store.reviewer(run, "eve").item("3").closed == "settling"
     assert all(item.episode != "3" for item in store.reviewer(run, "eve").queue().offered)
     assert store.verify().ok
-    before = tables(store)
-    store.rebuild()
-    assert tables(store) == before
 
 
 def test_a_disagreement_takes_no_further_verdict_while_it_is_one(store, run):
@@ -748,7 +742,7 @@ def tables(store):
     with raw(store) as connection:
         found = {
             name: connection.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall()
-            for name in (*PROJECTIONS, "event", "draft", "claim", "head")
+            for name in ("event", "draft", "claim", "head")
         }
     connection.close()
     return found
@@ -764,21 +758,6 @@ def work(store, run):
     settle(store.reviewer(run, "eve"), "3", 2, "clear")
     store.reviewer(run, "bob").skip("4")
     store.reviewer(run, "bob").save_draft("5", {"a": 1})
-
-
-def test_what_is_read_follows_from_the_events_and_can_be_made_anew(store, run):
-    work(store, run)
-    store.open_run(fake_audit(digest="b"))
-    store.open_run(fake_audit())
-    before = tables(store)
-    with raw(store) as connection:
-        for table in PROJECTIONS:
-            connection.execute(f"DELETE FROM {table}")
-    connection.close()
-    assert "does not follow" in store.verify().problem
-    store.rebuild()
-    assert tables(store) == before
-    assert store.verify().ok
 
 
 def test_a_reopened_file_says_the_same(store, run, tmp_path, clock):
@@ -839,20 +818,23 @@ def test_events_cannot_be_changed(store, run, statement):
         ("UPDATE event SET id = id + 100 WHERE id > 5", 6, "event 6 is missing"),
         ("UPDATE head SET hash = 'x'", 11, "not the last one"),
         ("DELETE FROM head", 11, "not the last one"),
-        ("UPDATE review SET verdict = 5 WHERE reviewer = 'bob'", None, "table review does not"),
-        ("UPDATE stay SET control = 1", None, "table stay does not"),
+        ("UPDATE head SET id = 'x'", 11, "not the last one"),
+        (
+            """UPDATE event SET payload = replace(payload, '"verdict":1', '"verdict":5')""",
+            5,
+            "event 5 was changed",
+        ),
     ],
 )
 def test_tampering_is_found(store, run, statement, broken, problem):
     work(store, run)
     assert len(store.events()) == 11
-    with raw(store) as connection:
-        for trigger in ("event_no_update", "event_no_delete", "event_no_replace"):
-            connection.execute(f"DROP TRIGGER {trigger}")
-        connection.execute(statement)
-    connection.close()
+    change_file(store.path, statement)
     found = store.verify()
     assert not found.ok
+    assert verify_folder(store.path.parent) == found
+    with pytest.raises(DamagedError, match=f"{problem}.*; restore a backup"):
+        Store(store.path.parent)
     assert found.broken == broken
     assert problem in found.problem
 
@@ -871,19 +853,19 @@ def test_hashes_are_those_of_butfor_0_2(store):
         ):
             transaction.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         transaction.execute("UPDATE head SET id = 2, hash = ?", (second,))
-        assert find_break(transaction, None) == (None, "")
+        assert verify(transaction.connection).ok
+        assert [event.id for event in read_chain(transaction.connection)] == [1, 2]
 
 
-def test_a_hash_tells_nothing_of_an_event_that_one_could_guess(store):
+def test_a_hash_tells_nothing_of_an_event_that_one_could_guess(store, run):
     hashes = set()
     for _ in range(2):
-        with store.file.writing() as transaction:
-            transaction.execute("UPDATE head SET id = 0, hash = ?", ("0" * 64,))
-            hashes.add(append_event(transaction, "skip", run="r", payload={"a": 1}).hash)
-            (event,) = read_events(transaction)
+        with suppress(KeyboardInterrupt), store.file.writing() as transaction:
+            event = record(transaction, "overview", run=run, reviewer="ann", payload={"a": 1})
             assert event.payload == {"a": 1}  # the salt is nobody's business
-            transaction.connection.rollback()
-            transaction.execute("BEGIN")
+            hashes.add(event.hash)
+            raise KeyboardInterrupt  # so that nothing is kept
+        assert len(store.events()) == 4
     assert len(hashes) == 2
 
 
@@ -902,14 +884,14 @@ def test_the_clock_does_not_tell_what_came_first(store, run, clock):
     assert store.stay(run, "4").state == "waiting"
 
 
-def test_an_index_with_a_wrong_bit_is_found_before_it_hides_verdicts(store, run, tmp_path):
+def test_an_index_with_a_wrong_bit_is_found_before_it_hides_drafts(store, run, tmp_path):
     for episode in "01234567":
-        store.reviewer(run, "ann").submit(episode, YES)
+        store.reviewer(run, "ann").save_draft(episode, {"comment": "half a thought"})
     store.close()
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         root = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'review_of_stay'"
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_draft_1'"
         ).fetchone()[0]
         size = connection.execute("PRAGMA page_size").fetchone()[0]
     connection.close()
@@ -927,7 +909,7 @@ def test_an_index_with_a_wrong_bit_is_found_before_it_hides_verdicts(store, run,
     [
         "CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
         "SELECT i FROM n",
-        "CREATE TRIGGER quiet AFTER INSERT ON review BEGIN DELETE FROM review; END",
+        "CREATE TRIGGER quiet AFTER INSERT ON event BEGIN DELETE FROM draft; END",
         "DROP TRIGGER event_no_update",
         "CREATE TABLE more (a)",
     ],
@@ -961,12 +943,11 @@ def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
     work(store, run)
     noted = store.verify().head
     assert store.verify(noted).ok
-    with raw(store) as connection:
-        connection.execute("DROP TRIGGER event_no_delete")
-        connection.execute("DELETE FROM event WHERE id > 9")
-        connection.execute("UPDATE head SET (id, hash) = (SELECT id, hash FROM event WHERE id = 9)")
-    connection.close()
-    store.rebuild()
+    change_file(
+        store.path,
+        "DELETE FROM event WHERE id > 9",
+        "UPDATE head SET (id, hash) = (SELECT id, hash FROM event WHERE id = 9)",
+    )
     assert store.verify().ok
     assert store.verify(noted).broken == 10
     assert "no event has the hash" in store.verify(noted).problem
@@ -1183,10 +1164,11 @@ def test_a_failure_in_the_middle_leaves_nothing(store, run, monkeypatch):
         raise RuntimeError("power cut")
 
     before = tables(store)
-    monkeypatch.setattr("butfor.review.tables.apply", fail)
+    monkeypatch.setattr("butfor.review.state._read", fail)
     with pytest.raises(RuntimeError):
         store.reviewer(run, "ann").submit("3", YES)
     assert tables(store) == before
+    assert store.reviews(run) == []
 
 
 READ_ONLY = """
@@ -1262,7 +1244,7 @@ def test_a_file_of_the_first_version_is_verified_as_it_is(store, early_run, tmp_
     run = early_run
     work(store, run)
     store.close()
-    make_first_version(store.path)
+    make_version(store.path, 1)
     before = store.path.read_bytes()
     assert verify_folder(tmp_path).ok
     assert store.path.read_bytes() == before
@@ -1278,44 +1260,17 @@ def test_what_is_no_file_of_reviews_is_named(tmp_path):
 
 def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
     connection = raw(store)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.execute(f"PRAGMA user_version = {len(SCHEMAS)}")
     connection.close()
     with pytest.raises(StoreError, match="use a newer butfor"):
         Store(tmp_path)
-
-
-def make_first_version(path):
-    make_version(path, 1)
-
-
-def make_second_version(path):
-    make_version(path, 2)
-
-
-def make_version(path, version):
-    """Write what a file holds as an earlier butfor would have written it."""
-    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
-    now = path.rename(path.with_name("now.sqlite"))
-    with sqlite3.connect(path, isolation_level=None) as connection:
-        for statement in (one for step in MIGRATIONS[:version] for one in step):
-            connection.execute(statement)
-        connection.execute("DELETE FROM head")
-        connection.execute("ATTACH ? AS now", (str(now),))
-        tables = connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'")
-        for (table,) in tables.fetchall():
-            found = connection.execute(f"PRAGMA main.table_info({table})").fetchall()
-            names = ", ".join(column[1] for column in found)
-            connection.execute(f"INSERT INTO main.{table} SELECT {names} FROM now.{table}")
-        connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-    now.unlink()
 
 
 def test_a_file_of_the_first_version_is_brought_up_to_date(store, early_run, tmp_path):
     run = early_run
     work(store, run)
     store.close()
-    make_first_version(store.path)
+    make_version(store.path, 1)
     with Store(tmp_path) as again:
         assert again.verify().ok
         assert not any(review.informed for review in again.reviews(run))
@@ -1504,14 +1459,14 @@ def test_exports_call_a_reviewer_the_same_on_open_and_on_settled_stays(store, ru
     assert history[0]["hash"] == store.events(run=run, episode="4")[0].hash
 
 
-def test_a_pseudonym_stays_the_same_when_others_join_in_another_run_and_after_a_rebuild(store, run):
+def test_a_pseudonym_stays_the_same_when_others_join_in_another_run(store, run):
     first = {"ann": "Reviewer 1", "bob": "Reviewer 2", "eve": "Reviewer 3"}
     assert store.pseudonyms() == first
     later = store.open_run(fake_audit(digest="b")).id
     for name in ("aaron", "EVE", "ann"):
         store.join(later, name)
-    store.rebuild()
-    assert store.pseudonyms() == first | {"aaron": "Reviewer 4"}
+    with Store(store.path.parent) as again:
+        assert again.pseudonyms() == store.pseudonyms() == first | {"aaron": "Reviewer 4"}
 
 
 def test_an_export_that_may_call_one_reviewer_by_two_names_is_refused(tmp_path):
@@ -1571,7 +1526,12 @@ def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", ["DELETE FROM review", "UPDATE review SET verdict = 2", "UPDATE head SET hash = 'x'"]
+    "change",
+    [
+        "DELETE FROM event WHERE id = 3",
+        """UPDATE event SET payload = replace(payload, '"verdict":1', '"verdict":2')""",
+        "UPDATE head SET hash = 'x'",
+    ],
 )
 def test_reviews_that_are_not_what_was_recorded_are_not_exported(audit, tmp_path, change):
     folder = audit.save(tmp_path / "audit")
@@ -1580,9 +1540,7 @@ def test_reviews_that_are_not_what_was_recorded_are_not_exported(audit, tmp_path
         ann = store.join(run, "ann")
         ann.submit(ann.queue().next_item.episode, YES)
     export.export_reviews(folder, tmp_path / "before.csv")
-    with sqlite3.connect(folder / "reviews.sqlite") as connection:
-        connection.execute(change)
-    connection.close()
+    change_file(folder / "reviews.sqlite", change)
     with pytest.raises(DamagedError, match=r"reviews\.sqlite is damaged or was changed"):
         export.export_reviews(folder, tmp_path / "after.csv")
     assert not (tmp_path / "after.csv").exists()

@@ -22,7 +22,7 @@ from butfor.review.export import agreement_of_export
 from butfor.review.opinions import rename
 from butfor.review.plan import run_id
 from butfor.review.results import agreement_between
-from butfor.review.store import Store
+from butfor.review.store import find_reviews, open_copy
 
 
 def agreement(
@@ -37,10 +37,16 @@ def agreement(
     with exit_on_error():
         folder = reviews if reviews.is_dir() else audit
         known = None if folder is None else load_for_readers(folder)
-        expected = None if known is None else experts_view(view_experts(known, reviews), known)
-        if known is not None and reviews.is_dir():
-            found = {run_id(known): _agreement_in(reviews, run_id(known))}
+        expected = None
+        if known is None:
+            found = agreement_of_export(reviews)
+        elif reviews.is_dir():
+            with open_copy(find_reviews(reviews)) as store:
+                expected = experts_view(view_experts(known, store), known)
+                given = rename(store.reviews(run_id(known)), store.pseudonyms())
+            found = {run_id(known): agreement_between(given)}
         else:
+            expected = experts_view(view_experts(known, reviews), known)
             found = agreement_of_export(reviews)
     if as_json:
         content: dict[str, Any] = {run: asdict(measured) for run, measured in found.items()}
@@ -53,11 +59,6 @@ def agreement(
         _print_agreement(console, run, measured, "episode" if known is None else known.noun)
     if expected is not None:
         _print_expected(console, expected)
-
-
-def _agreement_in(folder: Path, run: str) -> Agreement:
-    with Store(folder) as store:
-        return agreement_between(rename(store.reviews(run), store.pseudonyms()))
 
 
 def _print_agreement(console: Console, run: str, measured: Agreement, noun: str) -> None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
-from butfor.review import tables
 from butfor.review.events import Transaction
-from butfor.review.queue import Progress, Queue, is_wanted, read_queue, read_stays
+from butfor.review.queue import Progress, Queue, Stay, is_wanted, look
+from butfor.review.state import Review
 from butfor.review.store import Store
-from butfor.review.tables import Review, Stay
 from butfor.review.verdicts import RefusedError
 
 
@@ -64,11 +63,11 @@ class RunProgress:
 def read_progress(store: Store, run: str) -> RunProgress:
     """Return how far the review of a run has come."""
     with store.file.reading() as transaction:
-        needed = tables.read_run(transaction, run).settings.needed
-        stays = read_stays(transaction, run)
-        names = tables.read_joined(transaction, run)
-        queues = {name: read_queue(transaction, run, name) for name in names}
-        reviews = tables.read_reviews(transaction, run=run)
+        moment = look(transaction, run)
+        needed, stays = moment.run.run.settings.needed, moment.stays()
+        names = list(moment.run.queues)
+        queues = {name: moment.queue(name) for name in names}
+        reviews = list(moment.run.reviews.values())
         active = _read_last_active(transaction, run)
     return RunProgress(
         stays=stays,
@@ -143,11 +142,7 @@ def _differing_stay(episode: str, reviews: Sequence[Review], names: Sequence[str
 
 def _read_last_active(transaction: Transaction, run: str) -> dict[str, str]:
     """Return when each reviewer last did something, opening a stay and drafts included."""
-    latest = dict(
-        transaction.execute(
-            "SELECT reviewer, MAX(at) FROM event WHERE run = ? GROUP BY reviewer", (run,)
-        ).fetchall()
-    )
+    latest = dict(transaction.state.run(run).active)
     claims = transaction.execute(
         "SELECT reviewer, MAX(at) FROM claim WHERE run = ? GROUP BY reviewer", (run,)
     )

@@ -11,12 +11,11 @@ import pandas as pd
 
 from butfor.audit.audit import REVIEWS, Audit, load_for_readers
 from butfor.audit.experts import Answers, ExpertValue, NoEstimateError, read_everyone, view_answers
-from butfor.review import tables
-from butfor.review.events import Transaction, copied
+from butfor.audit.meta import Meta
 from butfor.review.export import read_reviews_csv, read_reviews_frame, read_row_answers
 from butfor.review.plan import run_id
-from butfor.review.store import Store
-from butfor.review.tables import Answer
+from butfor.review.state import Answer
+from butfor.review.store import Store, open_copy
 from butfor.review.verdicts import OUT_OF
 
 Reviews: TypeAlias = Store | str | Path | pd.DataFrame
@@ -62,6 +61,29 @@ def expert_value(
     NoEstimateError
         If the audit has no sampling design, or the review no answers to generalize.
     """
+    table, meta, answers = _collect(audit, reviews)
+    return view_answers(table, meta, answers, interval=interval, confidence=confidence)
+
+
+def view_experts(audit: Audit | str | Path, reviews: Reviews | None = None) -> ExpertValue | str:
+    """Return the experts' view for people who watch it form, or why there is none.
+
+    Its interval is "anytime" while cases are to be read, and "fixed" once the review is complete.
+    """
+    try:
+        table, meta, answers = _collect(audit, reviews)
+        found = view_answers(table, meta, answers, interval="anytime", confidence=0.95)
+        if found.complete:
+            return view_answers(table, meta, answers, interval="fixed", confidence=0.95)
+    except NoEstimateError as error:
+        return str(error)
+    return found
+
+
+def _collect(
+    audit: Audit | str | Path, reviews: Reviews | None
+) -> tuple[pd.DataFrame, Meta, Answers]:
+    """Return the table of all episodes, what is known of the audit, and the answers that count."""
     known = audit if isinstance(audit, Audit) else load_for_readers(audit)
     source = reviews
     if source is None:
@@ -71,20 +93,7 @@ def expert_value(
     folder = Path(audit) if isinstance(audit, str | Path) else _folder_of(source)
     table = read_everyone(known, folder)
     given, needed = read_given(known, source)
-    answers = usable_answers(table, given, needed, len(known.meta.outcome_names))
-    return view_answers(table, known.meta, answers, interval=interval, confidence=confidence)
-
-
-def view_experts(audit: Audit | str | Path, reviews: Reviews | None = None) -> ExpertValue | str:
-    """Return the experts' view for people who watch it form, or why there is none.
-
-    Its interval is "anytime" while cases are to be read, and "fixed" once the review is complete.
-    """
-    try:
-        found = expert_value(audit, reviews)
-        return expert_value(audit, reviews, interval="fixed") if found.complete else found
-    except NoEstimateError as error:
-        return str(error)
+    return table, known.meta, usable_answers(table, given, needed, len(known.meta.outcome_names))
 
 
 def read_given(audit: Audit, reviews: Reviews) -> Given:
@@ -92,8 +101,7 @@ def read_given(audit: Audit, reviews: Reviews) -> Given:
     if isinstance(reviews, pd.DataFrame):
         return _read_rows(audit, read_reviews_frame(reviews), "the data frame")
     if isinstance(reviews, Store):
-        with reviews.file.reading() as transaction:
-            return _read_run(audit, transaction, reviews.path)
+        return _read_run(audit, reviews)
     path = Path(reviews)
     if path.suffix == ".csv":
         return _read_rows(audit, read_reviews_csv(path), str(path))
@@ -103,8 +111,8 @@ def read_given(audit: Audit, reviews: Reviews) -> Given:
             f"there are no reviews at {file}; give a folder under review, its {REVIEWS}, or an "
             "exported .csv"
         )
-    with copied(file) as transaction:
-        return _read_run(audit, transaction, file)
+    with open_copy(file) as store:
+        return _read_run(audit, store)
 
 
 def usable_answers(
@@ -153,13 +161,13 @@ def _folder_of(reviews: Reviews) -> Path | None:
     return Path(reviews) if Path(reviews).is_dir() else Path(reviews).parent
 
 
-def _read_run(audit: Audit, transaction: Transaction, path: Path) -> Given:
+def _read_run(audit: Audit, store: Store) -> Given:
+    runs = {run.id: run for run in store.runs()}
     identifier = run_id(audit)
-    _check_run(identifier, tables.read_run_ids(transaction), str(path))
-    run = tables.read_run(transaction, identifier)
-    if not run.outcomes:
+    _check_run(identifier, list(runs), str(store.path))
+    if not runs[identifier].outcomes:
         raise NoEstimateError(VERDICTS_ONLY)
-    return tables.read_answers(transaction, run=identifier), run.settings.needed
+    return store.answers(identifier), runs[identifier].settings.needed
 
 
 def _read_rows(audit: Audit, rows: Sequence[Mapping[str, Any]], source: str) -> Given:

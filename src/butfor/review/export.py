@@ -13,15 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.audit.audit import REVIEWS, Audit, load_for_readers
+from butfor.audit.audit import Audit, load_for_readers
 from butfor.audit.spreadsheet import csv_text, guarded, restored
 from butfor.evaluate.agreement import Agreement, measure_agreement
 from butfor.log.files import check_even, explained, open_text
 from butfor.log.whole_files import check_new_file, whole_file
 from butfor.review.plan import run_id
-from butfor.review.store import Store
-from butfor.review.tables import Answer, Review, Run
-from butfor.review.verdicts import Chances, DamagedError
+from butfor.review.state import Answer, Review, Run
+from butfor.review.store import Store, find_reviews, open_copy
+from butfor.review.verdicts import Chances
 
 SAID = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
 CIRCUMSTANCES = ("control", "repeat", "informed", "state", "created_at", "withdrawn_at", "observed")
@@ -132,7 +132,7 @@ def reviews_text(store: Store, audit: Audit, kind: str, *, real_names: bool = Fa
     pseudonyms = store.pseudonyms()
     history: dict[str, list[dict[str, Any]]] = {}
     for event in store.events(run=run_id(audit)):
-        known = asdict(event)
+        known = event.plain()
         if not real_names:
             # a guessed name could be checked against the hash, which covers it
             del known["hash"], known["prev_hash"]
@@ -167,20 +167,14 @@ def export_reviews(
     """Write the reviews of an audit folder to a .csv or .jsonl file.
 
     The file is written whole, and over an existing one only with `overwrite`. Reviews that are not
-    what was recorded, as `Store.verify` finds, are not exported.
+    what was recorded are refused, as by everything that reads them.
     """
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
-    if not (Path(folder) / REVIEWS).is_file():
-        raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
+    reviews = find_reviews(folder)
     check_new_file(path, overwrite=overwrite)
     audit = load_for_readers(folder)
-    with Store(folder) as store:
-        found = store.verify()
-        if not found.ok:
-            raise DamagedError(
-                f"{store.path} is damaged or was changed: {found.problem}; restore a backup"
-            )
+    with open_copy(reviews) as store:
         text = reviews_text(store, audit, path.suffix[1:], real_names=real_names)
     with whole_file(path, overwrite=overwrite) as new:
         new.write_text(text, encoding="utf-8", newline="")

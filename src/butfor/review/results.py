@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from butfor.evaluate.agreement import Agreement, measure_agreement, wilson_interval
+from butfor.review.state import Review
 from butfor.review.store import Store
-from butfor.review.tables import Review
 from butfor.review.verdicts import VERDICTS
 
 

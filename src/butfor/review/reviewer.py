@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.review import tables
-from butfor.review.events import EventFile, Transaction, read_events
-from butfor.review.queue import Queue, read_item, read_places, read_queue, read_stay
-from butfor.review.tables import Answer, Item, Review, Stay
+from butfor.review.events import EventFile, Transaction, record
+from butfor.review.queue import Item, Queue, Stay, look
+from butfor.review.state import Answer, Review
 from butfor.review.verdicts import (
     LONGEST_DRAFT,
     Chances,
@@ -29,6 +28,7 @@ CLOSED = {
     "verdict of your own",
     "others": "others have read this meanwhile and given their verdicts; no more are needed",
 }
+OF_ITEM = "run = :run AND reviewer = :reviewer AND episode = :episode AND repeat = :repeat"
 FRESH_SECONDS = 60.0  # after which a claim is written again
 
 
@@ -44,19 +44,19 @@ class Reviewer:
     run: str
     name: str
 
-    def place(self, episode: str) -> dict[str, str]:
-        """Return run, reviewer and a stay, as the columns of tables have them."""
+    def place(self, episode: str) -> dict[str, Any]:
+        """Return run, reviewer and a stay, as events and drafts have them."""
         return {"run": self.run, "reviewer": self.name, "episode": episode}
 
     def queue(self) -> Queue:
         """Return the queue."""
         with self.file.reading() as transaction:
-            return read_queue(transaction, self.run, self.name)
+            return look(transaction, self.run).queue(self.name)
 
     def item(self, episode: str, place: int | None = None) -> Item:
         """Return a stay's place in the queue by its number; without one, the first."""
         with self.file.reading() as transaction:
-            for item in read_places(transaction, self.run, self.name, episode):
+            for item in look(transaction, self.run).places(self.name, episode):
                 if place == item.place or (place is None and not item.repeat):
                     return item
         raise UnknownError("this is not in your queue")
@@ -64,7 +64,8 @@ class Reviewer:
     def reviews(self, episode: str, *, repeat: bool = False) -> list[Review]:
         """Return the reviewer's own verdicts on a stay, including withdrawn ones."""
         with self.file.reading() as transaction:
-            return tables.read_reviews(transaction, **self.place(episode), repeat=repeat)
+            given = transaction.state.run(self.run).reviews_of(episode, self.name)
+            return [review for review in given if review.repeat == repeat]
 
     def claim(self, episode: str) -> None:
         """Note that the reviewer opened a stay; for a while others are offered another one."""
@@ -104,7 +105,7 @@ class Reviewer:
         """Return the draft stored last, if any."""
         with self.file.reading() as transaction:
             row = transaction.execute(
-                f"SELECT content FROM draft WHERE {tables.OF_ITEM}",
+                f"SELECT content FROM draft WHERE {OF_ITEM}",
                 self.place(episode) | {"repeat": repeat},
             ).fetchone()
             return None if row is None else json.loads(row[0])
@@ -131,7 +132,8 @@ class Reviewer:
                     f"episode {episode}: you have already given the chances", item.version
                 )
             _check_open(item)
-            outcomes = tables.read_run(transaction, self.run).outcomes
+            run = transaction.state.run(self.run)
+            outcomes = run.run.outcomes
             if not outcomes:
                 raise RefusedError("this review asks for verdicts only")
             if chances.out_of_ten is not None and len(chances.out_of_ten) != len(outcomes):
@@ -141,14 +143,16 @@ class Reviewer:
                 )
             payload = asdict(chances) | {
                 "seconds": taken,
-                "informed": self._is_informed(transaction, episode),
+                "informed": run.is_informed(self.name, episode),
             }
             return self._record(transaction, "answer", item, payload)
 
     def answers(self, episode: str, *, repeat: bool = False) -> list[Answer]:
         """Return the chances that the reviewer gave for a stay: one or none."""
         with self.file.reading() as transaction:
-            return tables.read_answers(transaction, **self.place(episode), repeat=repeat)
+            place = self.name, episode, repeat
+            given = transaction.state.run(self.run).answers.values()
+            return [a for a in given if (a.reviewer, a.episode, a.repeat) == place]
 
     def submit(
         self,
@@ -164,20 +168,20 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             _check_open(item)
-            run = tables.read_run(transaction, self.run)
-            if run.settings.first_impression and item.first_impression is None:
+            run = transaction.state.run(self.run)
+            if run.run.settings.first_impression and item.first_impression is None:
                 raise FieldError("first_impression", "give it before the verdict")
-            if run.outcomes and item.answer is None:
+            if run.run.outcomes and item.answer is None:
                 raise FieldError("chances", "give them before the verdict")
-            steps = read_stay(transaction, self.run, episode).steps
+            _, steps = run.stays[episode]
             if verdict.step is not None and verdict.step > steps:
                 raise FieldError("step", f"{verdict.step} is after the last step, {steps}")
             payload = asdict(verdict) | {
                 "seconds": taken,
                 "first_impression": item.first_impression,
-                "informed": self._is_informed(transaction, episode),
+                "informed": run.is_informed(self.name, episode),
             }
-            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", vars(item))
+            transaction.execute(f"DELETE FROM draft WHERE {OF_ITEM}", vars(item))
             return self._record(transaction, "submit", item, payload)
 
     def skip(
@@ -187,16 +191,15 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             # the time 0 puts a draft aside: the stay no longer counts as begun
-            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", vars(item))
+            transaction.execute(f"UPDATE draft SET at = 0 WHERE {OF_ITEM}", vars(item))
             return self._record(transaction, "skip", item, {})
 
     def withdraw(self, review: int, *, expected_version: int | None = None) -> Item:
         """Withdraw one's own verdict, unless the stay is settled."""
         with self.file.reading() as transaction:
-            found = tables.read_reviews(transaction, id=review, run=self.run)
-        if not found:
+            mine = transaction.state.run(self.run).reviews.get(review)
+        if mine is None:
             raise UnknownError(f"there is no review {review}")
-        mine = found[0]
         if mine.reviewer != self.name:
             raise RefusedError(f"review {review} belongs to somebody else")
         with self._changing(mine.episode, mine.repeat, expected_version) as (transaction, item):
@@ -218,8 +221,7 @@ class Reviewer:
     ) -> Iterator[tuple[Transaction, Item]]:
         """Open a transaction that changes a place in the queue of the current run."""
         with self.file.writing(durable=durable) as transaction:
-            tables.read_current_run(transaction, self.run)
-            item = read_item(transaction, self.run, self.name, episode, repeat)
+            item = look(transaction, self.run, current=True).item(self.name, episode, repeat)
             check_version(item, expected_version)
             yield transaction, item
 
@@ -227,30 +229,27 @@ class Reviewer:
         self, transaction: Transaction, action: str, item: Item, payload: dict[str, Any]
     ) -> Item:
         place = self.place(item.episode)
-        tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
+        record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
         if action in ("submit", "skip"):  # the stay is no longer claimed
-            where, values = tables.matching(place)
-            transaction.execute(f"DELETE FROM claim WHERE {where}", values)
-        return read_item(transaction, self.run, self.name, item.episode, item.repeat)
+            transaction.execute(
+                "DELETE FROM claim "
+                "WHERE run = :run AND reviewer = :reviewer AND episode = :episode",
+                place,
+            )
+        return look(transaction, self.run).item(self.name, item.episode, item.repeat)
 
     def _saw_others(self, transaction: Transaction, mine: Review) -> bool:
         """Return whether others' verdicts were in force at some time since one's own was given.
 
         Numbers of events tell what came first; a clock can be set back.
         """
-        place = {"run": self.run, "episode": mine.episode}
-        where, values = tables.matching(place | {"action": "withdraw"})
-        ended = {e.payload["review"]: e.id for e in read_events(transaction, where, values)}
+        run = transaction.state.run(self.run)
         return any(
             other.reviewer != self.name
             and not other.repeat
-            and ended.get(other.id, mine.id) >= mine.id
-            for other in tables.read_reviews(transaction, **place)
+            and run.withdrawn.get(other.id, mine.id) >= mine.id
+            for other in run.reviews_of(mine.episode)
         )
-
-    def _is_informed(self, transaction: Transaction, episode: str) -> bool:
-        """Return whether the reviewer saw what others said about a stay, or about all."""
-        return any(tables.was_shown(transaction, self.run, self.name, e) for e in (episode, ""))
 
     def _claim(self, transaction: Transaction, episode: str) -> None:
         transaction.execute(

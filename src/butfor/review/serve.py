@@ -148,7 +148,7 @@ def serve(
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
         signal.signal(signal.SIGTERM, before)
-        events, head = store.last_event(), store.head()
+        events, head = store.file.known()
     say(f"Stopped. {events} events; head {head}")
     found = verify_folder(folder, head)  # what is on the disk, not what this process remembers
     say("All verdicts are kept." if found.ok else f"BROKEN: {found.problem}")

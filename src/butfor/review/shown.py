@@ -23,10 +23,11 @@ from butfor.review.coordination import read_disagreement
 from butfor.review.experts import view_experts
 from butfor.review.export import plain_value
 from butfor.review.opinions import names_for, note_overview, open_disagreement, rename
+from butfor.review.queue import Item
 from butfor.review.results import Results, summarize
 from butfor.review.reviewer import Reviewer
+from butfor.review.state import Review, Run
 from butfor.review.store import Store
-from butfor.review.tables import Item, Review, Run
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
 
 PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")

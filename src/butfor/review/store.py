@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from butfor.audit.audit import REVIEWS, Audit
-from butfor.review import tables
-from butfor.review.events import Event, EventFile, Transaction, copied, find_break, read_events
+from butfor.review.events import (
+    EventFile,
+    Transaction,
+    Verification,
+    copied,
+    record,
+    verify_file,
+)
 from butfor.review.plan import (
     ReviewSettings,
     asked_outcomes,
@@ -22,33 +26,29 @@ from butfor.review.plan import (
     reviewer_seed,
     run_id,
 )
-from butfor.review.queue import is_closed, read_stay, read_stays
+from butfor.review.queue import Stay, look
 from butfor.review.reviewer import Reviewer
-from butfor.review.tables import Answer, Review, Run, Settlement, Stay
-from butfor.review.verdicts import DamagedError, RefusedError, check_reviewer
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Whether the file still contains what was written to it."""
-
-    ok: bool
-    events: int
-    head: str  # hash of the last event; note it elsewhere and pass it to `verify` later
-    broken: int | None  # the first event that is wrong or missing
-    problem: str
+from butfor.review.state import Answer, Event, Review, Run, Settlement
+from butfor.review.verdicts import RefusedError, check_reviewer
 
 
 class Store(AbstractContextManager["Store"]):
     """The reviews of an audit folder, safe to use from many threads and processes.
 
+    Opening it verifies the chain of events, from which all that is read follows.
     When a method returns, what it recorded is on disk; claims and drafts, which are not evidence,
     follow a little later. Methods that write require the current run.
     """
 
-    def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time):
-        self.path = Path(folder) / REVIEWS
-        self.file = EventFile(self.path, clock=clock)
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        shown: Path | None = None,
+    ):
+        self.path = shown or Path(folder) / REVIEWS  # as messages name it
+        self.file = EventFile(Path(folder) / REVIEWS, clock=clock, shown=shown)
 
     def close(self) -> None:
         """Close the file."""
@@ -64,10 +64,8 @@ class Store(AbstractContextManager["Store"]):
         """
         identifier = run_id(audit)
         with self.file.writing() as transaction:
-            known = transaction.execute(
-                "SELECT settings FROM run WHERE id = ?", (identifier,)
-            ).fetchone()
-            if known is None:
+            state = transaction.state
+            if identifier not in state.runs:
                 chosen, secret = settings or ReviewSettings(), secrets.token_hex(16)
                 payload = {
                     "settings": asdict(chosen),
@@ -79,36 +77,36 @@ class Store(AbstractContextManager["Store"]):
                     "butfor": str(audit.meta.butfor),
                     "secret": secret,
                 }
-                tables.record(transaction, "run", run=identifier, payload=payload)
-            else:
-                kept = ReviewSettings(**json.loads(known[0]))
-                if settings not in (None, kept):
-                    raise ValueError(
-                        f"the run is under review with {kept}, not {settings}; omit the settings"
-                    )
-                if tables.current_run(transaction) != identifier:
-                    tables.record(transaction, "run", run=identifier)
-            return tables.read_run(transaction, identifier)
+                record(transaction, "run", run=identifier, payload=payload)
+            kept = state.run(identifier).run
+            if settings not in (None, kept.settings):
+                raise ValueError(
+                    f"the run is under review with {kept.settings}, not {settings}; omit the "
+                    "settings"
+                )
+            if not kept.current:
+                record(transaction, "run", run=identifier)
+            return state.run(identifier).run
 
     def run(self, identifier: str) -> Run:
         """Return one run."""
         with self.file.reading() as transaction:
-            return tables.read_run(transaction, identifier)
+            return transaction.state.run(identifier).run
 
     def runs(self) -> list[Run]:
         """Return all runs, in the order in which they were first opened."""
         with self.file.reading() as transaction:
-            return [tables.read_run(transaction, name) for name in tables.read_run_ids(transaction)]
+            return [one.run for one in transaction.state.runs.values()]
 
     def stays(self, run: str) -> list[Stay]:
         """Return all stays of a run: the flagged ones by rank, then the controls."""
         with self.file.reading() as transaction:
-            return read_stays(transaction, run)
+            return look(transaction, run).stays()
 
     def stay(self, run: str, episode: str) -> Stay:
         """Return one stay."""
         with self.file.reading() as transaction:
-            return read_stay(transaction, run, episode)
+            return look(transaction, run).stay(episode)
 
     def join(self, run: str, name: str) -> Reviewer:
         """Give a reviewer a queue, if there is none yet.
@@ -117,22 +115,19 @@ class Store(AbstractContextManager["Store"]):
         """
         given = check_reviewer(name)
         with self.file.writing() as transaction:
-            found = tables.read_current_run(transaction, run)
-            joined = tables.known_name(transaction, given)
-            if tables.has_coordinated(transaction, run, joined):
+            found = transaction.state.run(run, current=True)
+            joined = transaction.state.known_name(given)
+            if joined in found.coordinators:
                 raise RefusedError(
                     f"{joined} has coordinated this review and seen what reviewers said, so "
                     f"{joined} cannot review"
                 )
-            if not tables.has_joined(transaction, run, joined):
-                seed = reviewer_seed(found.settings.seed, run, joined, found.secret)
-                order = reviewer_order(
-                    [stay.episode for stay in read_stays(transaction, run)],
-                    seed,
-                    repeat_share=found.settings.repeat_share,
-                )
+            if joined not in found.queues:
+                chosen = found.run.settings
+                seed = reviewer_seed(chosen.seed, run, joined, found.run.secret)
+                order = reviewer_order(list(found.stays), seed, repeat_share=chosen.repeat_share)
                 payload = {"seed": seed, "order": [[name, int(again)] for name, again in order]}
-                tables.record(transaction, "join", run=run, reviewer=joined, payload=payload)
+                record(transaction, "join", run=run, reviewer=joined, payload=payload)
         return self.reviewer(run, joined)
 
     def check_coordinator(self, run: str, name: str) -> str:
@@ -143,10 +138,10 @@ class Store(AbstractContextManager["Store"]):
     def coordinate(self, run: str, name: str) -> str:
         """Record, once, that somebody coordinates a run; that person cannot review it any more."""
         with self.file.writing() as transaction:
-            tables.read_current_run(transaction, run)
+            found = transaction.state.run(run, current=True)
             known = _read_coordinator(transaction, run, name)
-            if not tables.has_coordinated(transaction, run, known):
-                tables.record(transaction, "coordinate", run=run, reviewer=known)
+            if known not in found.coordinators:
+                record(transaction, "coordinate", run=run, reviewer=known)
         return known
 
     def reviewer(self, run: str, name: str) -> Reviewer:
@@ -158,86 +153,79 @@ class Store(AbstractContextManager["Store"]):
     ) -> list[Review]:
         """Return all verdicts with their authors, including withdrawn ones and repeats."""
         with self.file.reading() as transaction:
-            tables.read_run(transaction, run)
-            return tables.read_reviews(transaction, run=run, reviewer=reviewer, episode=episode)
+            found = transaction.state.run(run)
+            given = found.reviews.values() if episode is None else found.reviews_of(episode)
+            return [review for review in given if reviewer in (None, review.reviewer)]
 
     def answers(self, run: str) -> list[Answer]:
         """Return all chances that reviewers gave, with their authors, including repeats."""
         with self.file.reading() as transaction:
-            tables.read_run(transaction, run)
-            return tables.read_answers(transaction, run=run)
+            return list(transaction.state.run(run).answers.values())
 
     def pseudonyms(self) -> dict[str, str]:
         """Return what each reviewer of any run is called where names are hidden."""
         with self.file.reading() as transaction:
-            return tables.read_pseudonyms(transaction)
+            return dict(transaction.state.pseudonyms)
 
     def closed(self, run: str) -> bool:
         """Return whether every stay of a run is reviewed or settled."""
         with self.file.reading() as transaction:
-            return is_closed(transaction, run)
+            return look(transaction, run).is_closed()
 
     def settlements(self, run: str, *, episode: str | None = None) -> list[Settlement]:
         """Return how disagreements were settled, including what was withdrawn."""
         with self.file.reading() as transaction:
-            return tables.read_settlements(transaction, run=run, episode=episode)
+            found = transaction.state.run(run).settlements.values()
+            return [one for one in found if episode in (None, one.episode)]
 
     def events(
         self, *, run: str | None = None, reviewer: str | None = None, episode: str | None = None
     ) -> list[Event]:
         """Return events in order; those of the actions run and join reveal the controls."""
-        where, values = tables.matching({"run": run, "reviewer": reviewer, "episode": episode})
         with self.file.reading() as transaction:
-            return list(read_events(transaction, where, values))
+            return [
+                event
+                for event in transaction.state.events
+                if run in (None, event.run)
+                and reviewer in (None, event.reviewer)
+                and episode in (None, event.episode)
+            ]
 
     def last_event(self) -> int:
         """Return the number of the last event; nothing has changed while it stays the same."""
         with self.file.reading() as transaction:
-            return int(transaction.execute("SELECT id FROM head").fetchone()[0])
-
-    def head(self) -> str:
-        """Return the hash of the last event, to be noted elsewhere."""
-        with self.file.reading() as transaction:
-            return str(transaction.execute("SELECT hash FROM head").fetchone()[0])
+            return len(transaction.state.events)
 
     def verify(self, head: str | None = None) -> Verification:
-        """Recompute the chain and the tables; `head`, if given, must be a hash in the chain."""
-        with self.file.reading() as transaction:
-            return _verify(transaction, head)
+        """Recompute the chain as it is on the disk; `head`, if given, must be a hash in it."""
+        return verify_file(self.path, head)
 
-    def rebuild(self) -> None:
-        """Recompute everything that follows from the events; drafts stay as they are."""
-        with self.file.writing() as transaction:
-            tables.rebuild(transaction)
+
+@contextmanager
+def open_copy(path: Path) -> Iterator[Store]:
+    """Open a copy of a file of reviews, which stays as it is: others may be using it."""
+    with copied(path) as copy, Store(copy.parent, shown=path) as store:
+        yield store
 
 
 def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
     """Verify the reviews of an audit folder without writing to it."""
+    return verify_file(find_reviews(folder), head)
+
+
+def find_reviews(folder: str | Path) -> Path:
+    """Return the file of reviews of an audit folder, which must be there."""
     path = Path(folder) / REVIEWS
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
-    try:
-        with copied(path) as transaction:
-            return _verify(transaction, head)
-    except DamagedError as damage:
-        return Verification(ok=False, events=0, head="", broken=None, problem=str(damage))
+    return path
 
 
 def _read_coordinator(transaction: Transaction, run: str, name: str) -> str:
-    known = tables.known_name(transaction, check_reviewer(name))
-    if tables.has_joined(transaction, run, known):
+    state = transaction.state
+    known = state.known_name(check_reviewer(name))
+    if known in state.run(run).queues:
         raise RefusedError(
             f"{known} has joined this review as a reviewer; somebody else must coordinate it"
         )
     return known
-
-
-def _verify(transaction: Transaction, head: str | None) -> Verification:
-    broken, problem = find_break(transaction, head)
-    count = transaction.execute("SELECT COUNT(*) FROM event").fetchone()[0]
-    row: Any = transaction.execute("SELECT hash FROM head").fetchone()
-    if broken is None:
-        problem = tables.find_difference(transaction)
-    return Verification(
-        ok=not problem, events=count, head=row[0] if row else "", broken=broken, problem=problem
-    )

@@ -29,20 +29,9 @@ from butfor.review.routes.api import Json
 from butfor.review.routes.security import RequestFilter
 from butfor.review.routes.sessions import Tokens
 from butfor.review.shown import AuditReview
-from butfor.review.verdicts import VERDICTS, ReviewError, StoreError
+from butfor.review.verdicts import ReviewError, StoreError
 
 LOG = logging.getLogger("butfor.review")
-
-TYPED = {
-    "first_impression": "First impression",
-    "chances": "Out of ten",
-    "verdict": "Verdict",
-    "variable": "Variable or treatment",
-    "step": "Step",
-    "sure": "Sure",
-    "comment": "Comment",
-    "reason": "Reason",
-}
 
 
 def make_app(
@@ -95,7 +84,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
         query = "" if goal == "/" else f"?next={quote(goal, safe='/')}"
         return RedirectResponse(f"/sign-in{query}", 303)
     form = await read_form(request)  # the request remembers its body
-    typed, goal = _typed(form), _page_of(request, form)
+    typed, goal = pages.typed(form), _page_of(request, form)
     if isinstance(error, SignInError):
         problem = {"error": "you are no longer signed in"}
         return pages.render_sign_in(request, error.status, goal, problem=problem, typed=typed)
@@ -157,12 +146,3 @@ def _page_of(request: Request, form: Mapping[str, str]) -> str:
     place = form.get("place", "")
     same = form.get("run") == find_access(request).review.run.id  # places differ between runs
     return f"{path}?place={place}" if same and place.isascii() and place.isdecimal() else path
-
-
-def _typed(form: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what somebody typed into a form, each with its label."""
-    words = {str(number): f"({number}) {said}" for number, said in VERDICTS.items()}
-    numbers = [value for name, value in form.items() if name.startswith("chances.") and value]
-    shown = dict(form) | {"chances": ", ".join(numbers)}
-    shown |= {"verdict": words.get(form.get("verdict", ""), "")}
-    return [(label, shown[name]) for name, label in TYPED.items() if shown.get(name)]

@@ -11,11 +11,11 @@ from fastapi import Depends, Query
 from butfor.evaluate.wording import percent
 from butfor.present.experts import experts_view
 from butfor.present.story import outcome_chances
-from butfor.review.events import Event
 from butfor.review.export import plain_value
 from butfor.review.routes.access import MOST, SignedIn
 from butfor.review.routes.stay import ITEM_STATES, STATES, UNLISTED
 from butfor.review.shown import AuditReview, make_slug
+from butfor.review.state import Event
 from butfor.review.verdicts import VERDICTS, chances_in_words
 
 CAVEATS = {

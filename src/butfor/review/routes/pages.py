@@ -77,6 +77,16 @@ EMPTY = {  # what to say of a field that must not be
     "reason": "write a reason",
     "first_impression": "write your first impression",
 }
+TYPED = {
+    "first_impression": "First impression",
+    "chances": "Out of ten",
+    "verdict": "Verdict",
+    "variable": "Variable or treatment",
+    "step": "Step",
+    "sure": "Sure",
+    "comment": "Comment",
+    "reason": "Reason",
+}
 SHOWN_FIELDS = {*stay.FIELDS, *EMPTY, "chances"}
 REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with its form again
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -255,7 +265,10 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
     except REPEATED as error:
         place = _read_body(api.About, {"place": form.get("place", "")}).place
         view = stay.show_episode(viewer, Response(), slug, place) | {"form": form}
-        return render(request, "stay.html", error.status, view=view, problem=_explain(error))
+        shown = view["place"] is not None and not (view["mine"] or view["closed"])
+        kept = shown and view["asks"] == _asked_by(form)  # if not, another tab has answered
+        values = {"view": view, "problem": _explain(error), "kept": kept, "typed": typed(form)}
+        return render(request, "stay.html", error.status, **values)
     if "next" not in done:
         return RedirectResponse(_stay_address(slug, form.get("place")), 303)
     following, saved = done["next"], done.get("review")
@@ -284,7 +297,7 @@ def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str)
         done = _act(viewer, slug, form, SETTLEMENT_ACTIONS)
     except REPEATED as error:
         view = stay.show_disagreement(viewer, slug)
-        values = {"view": view, "problem": _explain(error), "form": form}
+        values = {"view": view, "problem": _explain(error), "form": form, "typed": typed(form)}
         return render(request, "disagreement.html", error.status, **values)
     following = done.get("next")
     if following is None:
@@ -299,6 +312,22 @@ def undo(viewer: FormPoster, form: Form, review: access.Number) -> Response:
     expected = _read_body(api.About, form, "version").version
     done = viewer.reviewer.withdraw(review, expected_version=expected)
     return RedirectResponse(_stay_address(make_slug(done.episode), done.place), 303)
+
+
+def typed(form: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what somebody typed into a form, each with its label."""
+    words = {str(number): f"({number}) {said}" for number, said in VERDICTS.items()}
+    numbers = [value for name, value in form.items() if name.startswith("chances.") and value]
+    shown = dict(form) | {"chances": ", ".join(numbers)}
+    shown |= {"verdict": words.get(form.get("verdict", ""), "")}
+    return [(label, shown[name]) for name, label in TYPED.items() if shown.get(name)]
+
+
+def _asked_by(form: Mapping[str, str]) -> str:
+    """Return which question the form on a stay's page asks, as `Viewer.asks` calls it."""
+    if "first_impression" in form:
+        return "impression"
+    return "chances" if "reason" in form else ""
 
 
 def _act(

@@ -15,11 +15,11 @@ from butfor.review.opinions import (
     list_disagreements,
     visible_opinions,
 )
-from butfor.review.queue import is_wanted
+from butfor.review.queue import Item, is_wanted
 from butfor.review.reviewer import CLOSED, Reviewer
 from butfor.review.routes.access import Place, Reader, SignedIn
 from butfor.review.shown import Viewer, make_slug, read_slug
-from butfor.review.tables import Item, Review
+from butfor.review.state import Review
 from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
 
 STATES = {  # of a stay

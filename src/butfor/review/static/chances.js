@@ -96,6 +96,14 @@
     }
   });
 
+  form.addEventListener("submit", (event) => { // Enter in a form in which nothing is typed
+    const typed = cannot.checked || fields.some((field) => field.value !== "");
+    if (typed || event.submitter?.value !== "answer") return;
+    event.preventDefault();
+    total.textContent = "Give a number for each outcome, or tick “Cannot tell”";
+    fields[0].focus({ preventScroll: true });
+  });
+
   complete();
   if (cannot.checked) toggle();
   else if (matchMedia("(min-width: 75rem)").matches) fields[0].focus({ preventScroll: true });
