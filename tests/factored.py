@@ -1,5 +1,6 @@
 """Small factored models and their logs, and the plain twin of each."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 import butfor as bf
 from butfor.models.factored import END, Factor, FactoredModel, Rewards
-from tests.reference.factored_replay import Part, Seen, World
+from tests.reference.factored_replay import Part, Seen, World, reward_of
 
 # pulse has two parents in the next state; sex is static, dose records the action
 VARIABLES = (
@@ -82,28 +83,18 @@ def tiny_model(
 
 def plain(model: FactoredModel) -> World:
     """Return a model as the plain one of the reference implementation."""
-    parts = []
-    for factor in model.factors:
-        table = factor.table.reshape(-1, factor.table.shape[-1]).tolist()
-        places = product(*map(range, factor.table.shape[:-1]))
-        rows_of = dict(zip(places, table, strict=True))
-        parts.append(Part(factor.variable or None, factor.parents, rows_of))
-    tabular = model.tabular()
-    rewards = {
-        (*divmod(row, model.n_actions), reached): reward
-        for row, reached, reward in zip(
-            tabular.entry_row.tolist(),
-            tabular.next_state.tolist(),
-            tabular.reward.tolist(),
-            strict=True,
-        )
-    }
+
+    def part(variable: str | None, parents: tuple[str, ...], table: NDArray[np.float64]) -> Part:
+        places = product(*map(range, table.shape[:-1]))
+        listed = table.reshape(-1, table.shape[-1]).tolist()
+        return Part(variable, parents, dict(zip(places, listed, strict=True)))
+
     return World(
         {variable.name: len(variable.levels) for variable in model.state_variables},
         {variable.name: len(variable.levels) for variable in model.action_variables},
         len(model.outcomes),
-        parts,
-        lambda state, action, reached: rewards[state, action, reached],
+        [part(one.variable or None, one.parents, one.table) for one in model.factors],
+        part(None, model.rewards.parents, model.rewards.table),
     )
 
 
@@ -152,15 +143,12 @@ def simulate_factored(
 def as_log(drawn: list[tuple[list[Seen], int]], model: FactoredModel, horizon: int) -> bf.Episodes:
     """Return episodes of steps, each with its outcome, as a log with the model's rewards."""
     steps = [step for one, _ in drawn for step in one]
-    reward = plain(model).reward
-    states, none = model.n_states, (-1, len(model.outcomes))
+    world = plain(model)
     return bf.Episodes.from_arrays(
         [step.state for step in steps],
         [step.action for step in steps],
         [-1 if step.reached is None else step.reached for step in steps],
-        reward=[
-            reward(s.state, s.action, s.reached if s.end in none else states + s.end) for s in steps
-        ],
+        reward=[reward_of(world, s.state, s.action, s.reached, s.end) for s in steps],
         offsets=np.cumsum([0] + [len(one) for one, _ in drawn]),
         outcome=[end for _, end in drawn],
         outcomes=model.outcomes,
@@ -168,3 +156,49 @@ def as_log(drawn: list[tuple[list[Seen], int]], model: FactoredModel, horizon: i
         actions=model.action_variables,
         horizon=horizon,
     )
+
+
+def random_world(generator: np.random.Generator) -> FactoredModel:
+    """A small model with random parents, in which the state that an end reaches decides its pay."""
+    variables = [bf.Variable("x", tuple("abc"[: generator.integers(2, 4)]))]
+    variables += [bf.Variable("y", ("no", "yes")), bf.Variable("dose", ("0", "1"))]
+    variables = variables[: generator.integers(2, 4)]  # with a record of the action or without
+    sizes = {variable.name: len(variable.levels) for variable in variables} | {"action.dose": 2}
+    outcomes = OUTCOMES[: generator.integers(1, 3)]
+    after = [f"next.{variable.name}" for variable in variables]
+
+    def some(*names: str) -> tuple[str, ...]:
+        return tuple(name for name in names if generator.random() < 0.6)
+
+    def shape(parents: tuple[str, ...]) -> list[int]:
+        return [sizes[parent.removeprefix("next.")] for parent in parents]
+
+    factors = [
+        given(name, parents, rows(generator, *shape(parents), sizes[name]))
+        for name, parents in (
+            ("x", some("x", "y", "action.dose")),
+            ("y", some("x", "y", "action.dose", "next.x")),
+        )
+    ]
+    if len(variables) == 3:
+        factors.append(given("dose", ("action.dose",), np.eye(2), "copies action.dose"))
+    end = some("x", "action.dose", "next.x", "next.y")
+    factors.append(given(END, end, rows(generator, *shape(end), len(outcomes) + 1)))
+    pays = (*some("x", "y", "action.dose"), str(generator.choice(after[:2])))
+    pays += tuple(name for name in some(*after) if name not in pays)
+    return FactoredModel(
+        tuple(variables),
+        ACTIONS,
+        outcomes,
+        tuple(factors),
+        Rewards(pays, generator.normal(size=(*shape(pays), len(outcomes) + 1))),
+        generator.dirichlet(np.ones(int(np.prod([sizes[v.name] for v in variables])))),
+        np.zeros((int(np.prod([sizes[v.name] for v in variables])), 2), np.int64),
+    )
+
+
+def without_finals(log: bf.Episodes) -> bf.Episodes:
+    """The same log with unknown final states of episodes that ended."""
+    following = log.next_state.copy()
+    following[(log.offsets[1:] - 1)[log.outcome >= 0]] = -1
+    return replace(log, next_state=following)

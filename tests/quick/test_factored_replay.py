@@ -22,6 +22,7 @@ from tests.factored import (
     seen_steps,
     simulate_factored,
     tiny_model,
+    without_finals,
 )
 from tests.reference.factored_replay import Seen, exact_outcomes, next_law
 from tests.support import frequencies_agree, vary_rewards
@@ -305,14 +306,6 @@ def test_draws_with_noise_on_states_do_not_agree(ward):
 
 
 # -------------------------------------------------------------------------------- the final state
-
-
-def without_finals(log):
-    """The same log with unknown final states of episodes that ended."""
-    last = log.offsets[1:] - 1
-    following = log.next_state.copy()
-    following[last[log.outcome >= 0]] = -1
-    return replace(log, next_state=following)
 
 
 def test_of_an_unlogged_final_state_only_the_end_is_known():

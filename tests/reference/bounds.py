@@ -9,7 +9,8 @@ probabilities than some 1e-5 are out of its reach.
 """
 
 from collections.abc import Sequence
-from itertools import product
+from functools import cache
+from itertools import combinations, product
 from math import inf
 from typing import NamedTuple
 
@@ -64,6 +65,39 @@ def solve(questions: Sequence[Question]) -> list[float]:
     assert found.status == 0, found.message
     total = np.bincount(owners, np.array(costs) * found.x, len(questions))
     return [t * one.sign / one.p[one.k] for t, one in zip(total, questions, strict=True)]
+
+
+@cache
+def extreme_rows(
+    p: tuple[float, ...], q: tuple[float, ...], k: int, stable: bool
+) -> list[list[float]]:
+    """Return the rows given k of every extreme coupling: where as many cells as equations are used.
+
+    For short rows only: three outcomes have up to 126 such choices of cells.
+    """
+    givers = [i for i in range(len(p)) if p[i] > 0]
+    takers = [j for j in range(len(q)) if q[j] > 0]
+    cells = [(i, j) for i, j in product(givers, takers) if not stable or may_move(p, q, i, j)]
+    # the last taker gets what is left
+    limits = np.array([p[i] for i in givers] + [q[j] for j in takers[:-1]])
+    matrix = np.array(
+        [[i == one for i, _ in cells] for one in givers]
+        + [[j == one for _, j in cells] for one in takers[:-1]],
+        dtype=np.float64,
+    )
+    rows = []
+    for used in combinations(range(len(cells)), len(limits)):
+        chosen = matrix[:, used]
+        if abs(np.linalg.det(chosen)) < 0.5:  # it is -1, 0 or 1
+            continue
+        mass = np.linalg.solve(chosen, limits)
+        if mass.min() > -1e-14:
+            row = [0.0] * len(q)
+            for place, moved in zip(used, mass, strict=True):
+                if cells[place][0] == k:
+                    row[cells[place][1]] = max(0.0, float(moved)) / p[k]
+            rows.append(row)
+    return rows
 
 
 def may_move(p: Sequence[float], q: Sequence[float], i: int, j: int) -> bool:

@@ -1,13 +1,12 @@
-"""Bounds of factored models by one linear program per variable and configuration, nested."""
+"""Bounds of factored models: every extreme coupling of each variable and configuration, nested."""
 
 from collections.abc import Callable
 from functools import cache
 from itertools import product
-from math import prod
 
-from tests.reference.bounds import ENDS, Bound, Question, solve
+from tests.reference.bounds import ENDS, Bound, extreme_rows
 from tests.reference.counterfactual import Distribution
-from tests.reference.factored_replay import Seen, World, parents_of, pays, place_of, split
+from tests.reference.factored_replay import Seen, World, join, parents_of, pays, split
 
 
 def episode_bounds(
@@ -21,7 +20,6 @@ def episode_bounds(
 
     `choices` gives the target's actions at a step in a state. Nothing follows the observed end.
     """
-    states = prod(world.variables.values())
 
     @cache
     def state_bound(t: int, state: int, bound: Bound) -> float:
@@ -33,11 +31,12 @@ def episode_bounds(
         )
 
     def row_bound(t: int, state: int, action: int, bound: Bound) -> float:
-        def worth(reached: int) -> float:
-            after = 0.0 if reached >= states else state_bound(t + 1, reached, bound)
+        def worth(reached: int, end: int) -> float:
+            goes_on = end == world.outcomes
+            after = state_bound(t + 1, reached, bound) if goes_on else 0.0
             if bound[0] == 0:
-                return pays(world, steps[t], state, action, reached) + discount * after
-            return after if reached < states else float(reached - states == bound[0] - 1)
+                return pays(world, steps[t], state, action, reached, end) + discount * after
+            return after if goes_on else float(end == bound[0] - 1)
 
         return part_bound(world, steps[t], state, action, {}, 0, worth, bound)
 
@@ -52,7 +51,7 @@ def part_bound(
     action: int,
     after: dict[str, int],
     number: int,
-    worth: Callable[[int], float],
+    worth: Callable[[int, int], float],
     bound: Bound,
 ) -> float:
     """Bound what follows from a variable and those after it, given the levels before it."""
@@ -60,8 +59,8 @@ def part_bound(
 
     def value(level: int) -> float:
         if part.variable is None:
-            ordered = {name: after[name] for name in world.variables}
-            return worth(place_of(world, ordered, level))
+            ordered = [after[name] for name in world.variables]
+            return worth(join(list(world.variables.values()), ordered), level)
         longer = after | {part.variable: level}
         return part_bound(world, seen, state, action, longer, number + 1, worth, bound)
 
@@ -77,4 +76,6 @@ def part_bound(
     if factual == parents_of(world, part, state, action, after):
         return value(observed)
     values = [value(level) if p > 0 else 0.0 for level, p in enumerate(row)]
-    return solve([Question(part.rows[factual], row, observed, values, *bound[1:])])[0]
+    _, stable, sign = bound
+    rows = extreme_rows(tuple(part.rows[factual]), tuple(row), observed, stable)
+    return sign * min(sign * sum(p * v for p, v in zip(one, values, strict=True)) for one in rows)

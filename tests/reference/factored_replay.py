@@ -1,7 +1,8 @@
 """Counterfactuals with noise per variable, in plain Python: every combination of levels."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import accumulate, pairwise, product
 from math import prod
 from typing import NamedTuple
@@ -27,7 +28,10 @@ class World(NamedTuple):
     choices: dict[str, int]  # levels of each action variable
     outcomes: int
     parts: list[Part]
-    reward: Callable[[int, int, int], float]  # of state, action and where it leads, S + o
+    pay: Part  # the reward of each end (none last), by parents as of a factor
+
+
+Law = dict[tuple[int, int], float]  # probability of each pair of next state and end
 
 
 class Seen(NamedTuple):
@@ -106,8 +110,22 @@ def next_law(
     action: int,
     rule: Rule = counterfactual_distribution,
 ) -> Distribution:
-    """Multiply the rows of all variables, for every combination of their levels."""
+    """Return the distribution of the next state, or of S + o where outcome o ends the episode."""
     law: Distribution = defaultdict(float)
+    for (reached, end), mass in pair_law(world, seen, state, action, rule).items():
+        law[reached if end == world.outcomes else prod(world.variables.values()) + end] += mass
+    return dict(law)
+
+
+def pair_law(
+    world: World,
+    seen: Seen | None,
+    state: int,
+    action: int,
+    rule: Rule = counterfactual_distribution,
+) -> Law:
+    """Multiply the rows of all variables, for every combination of their levels."""
+    law: Law = {}
     for after, end, mass in combinations(world):
         for part in world.parts:
             level = end if part.variable is None else after[part.variable]
@@ -117,8 +135,9 @@ def next_law(
                 if one.variable is not None
             }
             mass *= part_law(world, part, seen, state, action, earlier, rule)[level]
-        law[place_of(world, after, end)] += mass
-    return {reached: mass for reached, mass in law.items() if mass > 0}
+        if mass > 0:
+            law[join(list(world.variables.values()), list(after.values())), end] = mass
+    return law
 
 
 def combinations(world: World) -> Iterator[tuple[dict[str, int], int, float]]:
@@ -126,12 +145,6 @@ def combinations(world: World) -> Iterator[tuple[dict[str, int], int, float]]:
     for levels in product(*map(range, world.variables.values())):
         for end in range(world.outcomes + 1):
             yield dict(zip(world.variables, levels, strict=True)), end, 1.0
-
-
-def place_of(world: World, after: dict[str, int], end: int) -> int:
-    """Return the number of the next state, or S + o for an outcome."""
-    sizes = list(world.variables.values())
-    return join(sizes, list(after.values())) if end == world.outcomes else prod(sizes) + end
 
 
 def exact_outcomes(
@@ -146,7 +159,6 @@ def exact_outcomes(
     rule: Rule = counterfactual_distribution,
 ) -> tuple[list[float], float]:
     """Push the state distribution through the episode's chain: outcome probabilities, return."""
-    states = prod(world.variables.values())
     taken = Episode([one.state for one in steps], [one.action for one in steps], [])
     present: Distribution = {steps[0].state: 1.0}
     ended, expected = [0.0] * world.outcomes, 0.0
@@ -155,23 +167,65 @@ def exact_outcomes(
         seen = steps[t] if t < len(steps) else None
         for state, mass in present.items():
             for action, chosen in action_law(taken, t, state, behavior, target, shared).items():
-                for reached, moved in next_law(world, seen, state, action, rule).items():
+                law = pair_law(world, seen, state, action, rule)
+                for (reached, end), moved in law.items():
                     share = mass * chosen * moved
-                    expected += discount**t * share * pays(world, seen, state, action, reached)
-                    if reached >= states:
-                        ended[reached - states] += share
+                    earned = pays(world, seen, state, action, reached, end)
+                    expected += discount**t * share * earned
+                    if end < world.outcomes:
+                        ended[end] += share
                     else:
                         following[reached] += share
         present = following
     return [*ended, sum(present.values())], expected
 
 
-def pays(world: World, seen: Seen | None, state: int, action: int, reached: int) -> float:
+def pays(world: World, seen: Seen | None, state: int, action: int, reached: int, end: int) -> float:
     """Return the reward of a transition: the observed one where the observed step repeats."""
     repeats = seen is not None and (state, action) == (seen.state, seen.action)
     if repeats and seen.reward is not None:
         return seen.reward
-    return world.reward(state, action, reached)
+    return reward_of(world, state, action, reached, end)
+
+
+def reward_of(world: World, state: int, action: int, reached: int | None, end: int) -> float:
+    """Return the reward of a transition, which may depend on the state that an end reaches."""
+    after = {}
+    if reached is not None:
+        levels = split(list(world.variables.values()), reached)
+        after = dict(zip(world.variables, levels, strict=True))
+    return world.pay.rows[parents_of(world, world.pay, state, action, after)][end]
+
+
+def best_value(
+    world: World,
+    steps: list[Seen],
+    changes: int,
+    *,
+    discount: float = 1.0,
+    rule: Rule = counterfactual_distribution,
+) -> float:
+    """Return the largest expected return within this number of changed actions."""
+
+    @cache
+    def value(t: int, state: int, left: int) -> float:
+        if t == len(steps):
+            return 0.0
+        kept = steps[t].action
+        options = range(prod(world.choices.values())) if left > 0 else [kept]
+        return max(after(t, state, left - (action != kept), action) for action in options)
+
+    def after(t: int, state: int, left: int, action: int) -> float:
+        return sum(
+            moved
+            * (
+                pays(world, steps[t], state, action, reached, end)
+                + (discount * value(t + 1, reached, left) if end == world.outcomes else 0.0)
+            )
+            for (reached, end), moved in pair_law(world, steps[t], state, action, rule).items()
+        )
+
+    return value(0, steps[0].state, changes)
 
 
 def abduct(world: World, seen: Seen, state: int, action: int) -> Distribution:

@@ -209,3 +209,28 @@ def test_patients_of_thirty_variables_are_predicted_better_than_by_frequencies()
     # even against the frequencies of what truly would have happened, which nobody knows
     gain = brier(true.mean(axis=0)) - brier(found.probability)
     assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
+
+
+def test_particles_agree_where_every_step_has_costs():
+    # what a treatment costs, the heart rate before and the pressure reached: at an end, too
+    log = bf.sepsis.simulate(np.full((1440, 8), 1 / 8), 300, seed=0).hide("glucose", "diabetes")
+    before, after = log.codes(log.state), log.codes(log.next_state)
+    cost = 0.1 * (log.action % 2) + 0.05 * before["heart rate"] + 0.2 * after["blood pressure"]
+    log = replace(log, reward=log.reward - cost)
+    model = bf.fit_factored(log)
+    assert "next.blood pressure" in model.rewards.parents
+    target = bf.policy_iteration(model, discount=0.99)
+    replay = bf.Replay(log, model, target, continuation=False).part(np.arange(100))
+    draws, exact = 20_000, replay.outcomes()
+    found = ParticleEngine(replay).outcomes(
+        negligible=0.0, draws=draws, seed=1, threads=None, progress=None
+    )
+    # empirical Bernstein (Maurer and Pontil): returns are 19 rewards of steps and one of an end
+    table = model.rewards.table
+    spread = 19 * np.ptp([*table[..., -1].ravel(), 0.0]) + np.ptp([*table.ravel(), 0.0])
+    log_chance = np.log(4 * len(replay) / FALSE_ALARM)
+    wide = found.return_error * np.sqrt(2 * log_chance)
+    wide += 7 * spread * log_chance / (3 * (draws - 1))
+    gap = np.abs(found.expected_return - exact.expected_return)
+    print(f"largest z {np.nanmax(gap / np.maximum(found.return_error, 1e-9)):.1f}")
+    assert (gap < wide).all()

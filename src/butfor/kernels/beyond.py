@@ -67,7 +67,7 @@ def make_beyond(problem: Problem) -> Beyond:
 
 @bare
 def fill_moves(problem, beyond, into):
-    """Write the moves from each state under the target, and what it earns; `into` [S + O] is 0."""
+    """Write the moves from each state under the target, and what it earns; `into` is 0."""
     target, dynamics, moves = problem.target, problem.dynamics, beyond.moves
     rows = dynamics.rows
     for s in range(dynamics.states):
@@ -75,7 +75,7 @@ def fill_moves(problem, beyond, into):
             row = s * dynamics.actions + target.label[j]
             for e in range(rows.start[row], rows.start[row + 1]):
                 mass = target.probability[j] * rows.probability[e]
-                into[dynamics.next_state[e]] += mass
+                into[dynamics.shown[dynamics.next_state[e]]] += mass
                 beyond.earning[s] += mass * abs(dynamics.reward[e])
         stop = moves.start[s]
         for x in range(len(into)):

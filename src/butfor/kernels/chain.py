@@ -31,9 +31,12 @@ class Dynamics(NamedTuple):
     """The transition rows of a model, row s A + a, and where each entry leads."""
 
     rows: Rows
-    next_state: NDArray[np.int32]  # [E] outcome o is S + o
+    next_state: NDArray[np.int32]  # [E] end e is S + e
     reward: NDArray[np.float64]  # [E]
-    labels: NDArray[np.int32]  # [S + O]
+    labels: NDArray[np.int32]  # [S + ends]
+    # [S + ends] the state itself, or S + the outcome: one has several ends where they pay different
+    # rewards, in ascending order
+    shown: NDArray[np.int32]
     states: int  # S
     actions: int  # A
     visits: bool  # the last transition of an episode leads to its outcome, not its next state
@@ -50,7 +53,7 @@ class Log(NamedTuple):
     action: NDArray[np.int32]  # [N]
     next_state: NDArray[np.int32]  # [N]
     reward: NDArray[np.float64]  # [N]
-    outcome: NDArray[np.int32]  # [n]
+    outcome: NDArray[np.int32]  # [n] the end, -1 for none
 
 
 @by_reference
@@ -152,6 +155,19 @@ def observed_entry(log, dynamics, episode, i):
     return entry if entry >= 0 and dynamics.next_state[entry] == reached else -1
 
 
+@bare
+def shown_probability(dynamics, row, entry):
+    """Return the probability that a row leads where its entry does, whatever that pays."""
+    rows, next_state, shown = dynamics.rows, dynamics.next_state, dynamics.shown
+    if next_state[entry] < dynamics.states:
+        return rows.probability[entry]
+    total = 0.0
+    for e in range(rows.start[row], rows.start[row + 1]):
+        if shown[next_state[e]] == shown[next_state[entry]]:
+            total += rows.probability[e]
+    return total
+
+
 @inlined
 def observe(problem, episode, i):
     """Return the model's entry for step i of an episode; -1 if the step is impossible."""
@@ -195,7 +211,9 @@ def move(problem, work, row, choice, i, seen_row, seen_entry, record):
         kept.common[places] = 1.0
         return low, high, places
     if row == seen_row:  # consistency: the observed transition repeats
-        kept.common[places + 1] = min(1.0, rows.probability[seen_entry])
+        if record is not None:
+            probability = shown_probability(problem.dynamics, row, seen_entry)
+            kept.common[places + 1] = min(1.0, probability)
         return seen_entry, seen_entry + 1, places + 1
     if len(problem.factors.place) > 0:
         fill_product(problem, work, row, i, places, record)
@@ -251,12 +269,17 @@ def fill_product(problem, work, row, i, place, record):
 def compare(problem, work, row, seen_row, place):
     """Compare the row at a place of `work.kept` with the model's and with the observed one."""
     rows, kept = problem.dynamics.rows, work.kept
+    next_state, shown = problem.dynamics.next_state, problem.dynamics.shown
     if kept.common[place] >= 0.0:
         return
-    start = rows.start[row]
-    common = 0.0
-    for i in range(rows.start[row + 1] - start):
-        common += min(kept.mass[place, i], rows.probability[start + i])
+    start, stop = rows.start[row], rows.start[row + 1]
+    common, mass, probability = 0.0, 0.0, 0.0
+    for e in range(start, stop):
+        mass += kept.mass[place, e - start]
+        probability += rows.probability[e]
+        if e + 1 == stop or shown[next_state[e]] != shown[next_state[e + 1]]:
+            common += min(mass, probability)
+            mass, probability = 0.0, 0.0
     kept.common[place] = common
     if len(problem.factors.place) == 0:
         hold(rows, seen_row, work.held_state, work.p_state)

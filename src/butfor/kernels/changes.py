@@ -148,7 +148,7 @@ def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
                     moved = here * work.kept.mass[place, e - low]
                     x = next_state[e]
                     if x >= states:
-                        outcome_mass[episode, changes, x - states] += moved
+                        outcome_mass[episode, changes, dynamics.shown[x] - states] += moved
                     else:
                         later[x, left] += moved
         now, later = later, now

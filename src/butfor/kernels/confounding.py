@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.bounds import make_tables
-from butfor.kernels.chain import Problem, Work, mark_reached, observe
+from butfor.kernels.chain import Problem, Work, mark_reached, observe, shown_probability
 from butfor.kernels.compiled import bare, part
 from butfor.kernels.limits import make_limits, worth, worth_again
 from butfor.kernels.reference import by_reference
@@ -151,6 +151,8 @@ def bound_confounded(problem, work, limits, tilt, tables, episode, discount, val
             return i
         p_k = problem.dynamics.rows.probability[seen_entry]
         seen_row = log.state[i] * actions + log.action[i]
+        if log.next_state[i] < 0:  # what decides the reward of an end is not known
+            p_k = shown_probability(problem.dynamics, seen_row, seen_entry)
         for s in range(states):
             if not tables.reached[t, s]:
                 continue

@@ -36,7 +36,8 @@ def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_ac
                 row = s * problem.dynamics.actions + action
                 drawn_action[episode, d, t] = action
                 drawn_reward[episode, d, t] = pays(problem, e, i, row, seen_row)
-                drawn_state[episode, d, t + 1] = problem.dynamics.next_state[e]
+                reached = problem.dynamics.next_state[e]
+                drawn_state[episode, d, t + 1] = problem.dynamics.shown[reached]
     return -1
 
 

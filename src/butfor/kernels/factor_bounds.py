@@ -22,7 +22,7 @@ class Nested(NamedTuple):
 
     value: NDArray[np.float64]  # [F, widest row of a factor, columns] of each entry of its row
     config: NDArray[np.int64]  # [F] configuration
-    entry: NDArray[np.int64]  # [S + O] entry of the model's row, by next state
+    entry: NDArray[np.int64]  # [S + ends] entry of the model's row, by next state or end
 
 
 @part
@@ -35,7 +35,7 @@ def bound_product(problem, work, limits, nested, row, i, discount, later, result
     """
     factors, known = problem.factors, work.known
     rows, states = factors.rows, problem.dynamics.states
-    none = len(nested.entry) - states  # the level of no end
+    none = problem.dynamics.shown[-1] + 1 - states  # the level of no end
     for e in range(problem.dynamics.rows.start[row], problem.dynamics.rows.start[row + 1]):
         nested.entry[problem.dynamics.next_state[e]] = e
     last = len(factors.place) - 1
@@ -59,7 +59,9 @@ def bound_product(problem, work, limits, nested, row, i, discount, later, result
                 f += 1
                 entering = True
                 continue
-            x = known.state[f] if level == none else states + level
+            x = known.state[f]
+            if level != none:
+                x = states + level * factors.cells + factors.cell[x]
             value = nested.value[f, e - rows.start[nested.config[f]]]
             worth_each(problem, nested.entry[x], discount, later, value)
             known.at[f] = e + 1

@@ -40,6 +40,8 @@ class Factors(NamedTuple):
     config: NDArray[np.int64]  # [N, F] observed configuration; -1: not logged
     counts: NDArray[np.float64]  # [C] logged transitions; inf where nothing was learned
     own: NDArray[np.int64]  # [rows of the uncut log, F] `config` of every step of an episode
+    cell: NDArray[np.int64]  # [S] in which an outcome that reaches a state pays its reward
+    cells: int  # end o cells + c is outcome o in cell c
 
 
 @by_reference
@@ -61,8 +63,8 @@ class Known(NamedTuple):
     # its result
     cases: NDArray[np.float64]  # [F] expected number of similar past cases
     met: NDArray[np.bool_]  # [1] whether any row shares a level with its factual row
-    joint: NDArray[np.float64]  # [S + O] probability of each next state or outcome, 0 between uses
-    touched: NDArray[np.int64]  # [S + O] where it is not 0
+    joint: NDArray[np.float64]  # [S + ends] probability of each next state or end, 0 between uses
+    touched: NDArray[np.int64]  # [S + ends] where it is not 0
 
 
 def no_factors() -> Factors:
@@ -70,12 +72,12 @@ def no_factors() -> Factors:
     none, table = np.empty(0, np.int64), np.empty((0, 0), np.int64)
     rows = Rows(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
     return Factors(
-        rows, table, none, none, none, none, none, none, table, table, np.empty(0), table
+        rows, table, none, none, none, none, none, none, table, table, np.empty(0), table, none, 1
     )
 
 
 def make_known(factors: Factors, places: int) -> Known:
-    """Return one thread's working space; `places` is S + O."""
+    """Return one thread's working space; `places` is the number of states and ends."""
     configurations, count = len(factors.counts), len(factors.place)
     widest = int(factors.rows.label.max()) + 1 if count else 0
     size = places if count else 0
@@ -162,12 +164,13 @@ def multiply(problem, work, row, i, record):
     """Fill `known.joint` with the counterfactual row of a row of the model, given step i.
 
     Depth first through the factors; levels without probability are not followed. Returns the
-    number of next states and outcomes in `known.touched`. If `record` is not None, `known.cases`
+    number of next states and ends in `known.touched`. If `record` is not None, `known.cases`
     and `known.met` are filled too.
     """
     factors, known = problem.factors, work.known
     states, end = problem.dynamics.states, len(factors.place) - 1
-    none = len(known.joint) - states  # the level of no end
+    none = problem.dynamics.shown[-1] + 1 - states  # the level of no end
+    cell, cells = factors.cell, factors.cells
     touched = 0
     if record is not None:
         known.met[0] = False
@@ -183,11 +186,12 @@ def multiply(problem, work, row, i, record):
             known.weight[f] = moved
             known.state[f] = reached
         else:
+            first = states + cell[reached]
             for e in range(known.at[f], known.stop[f]):
                 mass = moved * known.mass[e]
                 if mass > 0.0:
                     level = factors.rows.label[e] - factors.first_label[f]
-                    x = reached if level == none else states + level
+                    x = reached if level == none else first + level * cells
                     if known.joint[x] == 0.0:
                         known.touched[touched] = x
                         touched += 1

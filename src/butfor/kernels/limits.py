@@ -279,14 +279,15 @@ def worth(problem, e, quantity, c, discount, later):
         return problem.dynamics.reward[e] + after
     if x < states:
         return later[x, c]
-    return 1.0 if x - states == quantity - 1 else 0.0
+    return 1.0 if problem.dynamics.shown[x] - states == quantity - 1 else 0.0
 
 
 @bare
 def worth_each(problem, e, discount, later, result):
     """Fill in `result` with `worth` of an entry for each bound; columns are those of `Tables`."""
     x = problem.dynamics.next_state[e]
-    beyond = x - problem.dynamics.states  # the outcome, if that is not negative
+    # the outcome, if that is not negative
+    beyond = problem.dynamics.shown[x] - problem.dynamics.states
     reward = problem.dynamics.reward[e]
     for c in range(len(result)):
         if beyond >= 0:

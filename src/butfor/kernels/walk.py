@@ -175,6 +175,7 @@ def walk_episode(problem, work, judged, episode, negligible, record):
                         later[x] += moved
                         later_worth[x] += credit * judged.discount[x]
                     else:
+                        x = dynamics.shown[x]
                         outcome_mass[episode, x - states] += moved
                         if record is not None and record.steps.probability.size > 0:
                             record.steps.probability[episode, t + 1, x] += moved

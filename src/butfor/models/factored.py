@@ -263,7 +263,10 @@ class FactoredModel(Printed):
         )
 
     def tabular(self) -> TabularMDP:
-        """Return the same transition probabilities as sparse rows, with noise on next states."""
+        """Return the same transition probabilities as sparse rows, with noise on next states.
+
+        An outcome has no state, so it pays the mean over the states that the row ends in.
+        """
         return self._tabular
 
     def expand(
@@ -321,22 +324,52 @@ class FactoredModel(Printed):
         )
 
     @cached_property
+    def pay_cells(self) -> Offsets:
+        """Number of what decides the reward of an end that reaches each next state, [S].
+
+        These are the levels of the next-step parents of the rewards of ends; without any, 0.
+        """
+        cell = np.zeros(self.n_states, np.int64)
+        codes = state_codes(self.state_variables, None, np.arange(self.n_states))
+        ends = self.rewards.table[..., : len(self.outcomes)]
+        for axis, parent in enumerate(self.rewards.parents):
+            if parent.startswith(NEXT) and np.ptp(ends, axis=axis).any():
+                cell = cell * self.size_of(parent) + codes[parent.removeprefix(NEXT)]
+        return cell
+
+    @cached_property
+    def by_pay(self) -> TabularMDP:
+        """The rows of `tabular()`, with outcomes divided by the reward of the state reached.
+
+        With K cells (`pay_cells`), outcome o in cell c is number o K + c.
+        """
+        return self._rows(self.pay_cells)
+
+    @cached_property
     def _tabular(self) -> TabularMDP:
+        return self._rows(np.zeros(self.n_states, np.int64))
+
+    def _rows(self, cell: Offsets) -> TabularMDP:
+        """Return the rows, with one end for each outcome and cell of next states [S]."""
         *_, (end, row, weight, codes) = self.expand()
-        states, outcomes = self.n_states, len(self.outcomes)
-        width, pairs = states + outcomes, states * self.n_actions
+        states, outcomes, cells = self.n_states, len(self.outcomes), int(cell.max()) + 1
+        width, pairs = states + outcomes * cells, states * self.n_actions
         chance, earned = end.rows(codes), self.rewards.rows(codes)
         after = [codes[NEXT + variable.name] for variable in self.state_variables]
-        # each way leads to a state of its own, if it does not end, but many to the same outcome
+        reached = ravel(self.state_variables, after)
+        # each way leads to a state of its own, if it does not end, but many to the same end
         goes_on = weight * chance[:, outcomes]
         kept = np.flatnonzero(goes_on)  # not what underflows
-        reached = ravel(self.state_variables, after)[kept]
-        parts = [(row[kept] * width + reached, goes_on[kept], earned[kept, outcomes])]
+        parts = [(row[kept] * width + reached[kept], goes_on[kept], earned[kept, outcomes])]
+        begin, place = np.arange(pairs) * width, row
+        if cells > 1:
+            begin, place = np.unique(row * width + cell[reached], return_inverse=True)
         for outcome in range(outcomes):
             ends = weight * chance[:, outcome]
-            mass, gain = (total_by(row, w, pairs) for w in (ends, ends * earned[:, outcome]))
+            mass, gain = (total_by(place, w, len(begin)) for w in (ends, ends * earned[:, outcome]))
             some = np.flatnonzero(mass)
-            parts.append((some * width + states + outcome, mass[some], gain[some] / mass[some]))
+            keys = begin[some] + states + outcome * cells
+            parts.append((keys, mass[some], gain[some] / mass[some]))
         keys, probability, reward = map(np.concatenate, zip(*parts, strict=True))
         return assemble(
             keys,
@@ -344,7 +377,7 @@ class FactoredModel(Printed):
             reward,
             states=states,
             actions=self.n_actions,
-            outcomes=self.outcomes,
+            outcomes=tuple(outcome for outcome in self.outcomes for _ in range(cells)),
             labels=None,
             initial=self.initial,
             counts=self.counts,

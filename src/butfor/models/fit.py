@@ -48,8 +48,9 @@ def fit_mdp(
 
     Notes
     -----
-    The reward of a transition is the mean of those logged, with a warning where they vary. The
-    model is causal only if the log's states contain everything that influenced both the actions
+    The reward of a transition is the mean of those logged, with a warning where they vary. An
+    outcome has no state, so its reward is a mean over the states reached there as well. The model
+    is causal only if the log's states contain everything that influenced both the actions
     and the course.
     """
     counted = count_transitions(episodes, terminal=terminal, unseen=unseen, prior=prior)

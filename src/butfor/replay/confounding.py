@@ -15,6 +15,7 @@ from butfor.checks import check_room
 from butfor.models.mdp import TabularMDP
 from butfor.printed import Printed
 from butfor.replay.bounds import ROUNDING
+from butfor.replay.factored import divide_ends
 from butfor.replay.observed import ObservedEngine
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Progress
@@ -114,7 +115,8 @@ def confounding_bounds(
     replay
         A question whose states are observed and can be enumerated. Of a factored model the rows of
         `tabular()` are used, with noise on whole states: independence between variables would be
-        an assumption about what is hidden.
+        an assumption about what is hidden. If the reward of an end depends on the state reached,
+        hidden causes may decide on that too: each outcome counts as one for each such reward.
     gamma
         Numbers from 1 up; `inf` puts no limit on hidden causes.
     threads, progress
@@ -137,11 +139,14 @@ def confounding_bounds(
     strengths = _check_gamma(gamma)
     question = _check_question(replay)
     engine = ObservedEngine(question)
+    problem = engine.problem
+    if replay.factors:
+        problem = divide_ends(problem, replay.factored, question.log)
     count, ends = len(question.log), len(question.mdp.outcomes) + 1
     found = np.empty((len(strengths), count, 1 + ends, 2))
     value = np.empty((len(strengths), 2))
     for place, strength in enumerate(strengths.tolist()):
-        value[place] = _bound(engine, strength, found[place], threads)
+        value[place] = _bound(engine, problem, strength, found[place], threads)
         if progress is not None:
             progress(place + 1, len(strengths))
     return ConfoundingBounds(
@@ -198,7 +203,13 @@ def _check_question(replay: Replay) -> Replay:
     return replay.ask(model=model)
 
 
-def _bound(engine: ObservedEngine, gamma: float, found: Floats, threads: int | None) -> Floats:
+def _bound(
+    engine: ObservedEngine,
+    problem: kernels.Problem,
+    gamma: float,
+    found: Floats,
+    threads: int | None,
+) -> Floats:
     """Write the bounds of each episode for one gamma, [n, 1 + O + 1, 2]; return the value's."""
     replay, columns = engine.replay, found[0].size
     tilt = tilt_of(replay.behavior_table, gamma)
@@ -206,12 +217,13 @@ def _bound(engine: ObservedEngine, gamma: float, found: Floats, threads: int | N
     check_room(shape, f"bounds after up to {shape[0] - 1:,} steps from {shape[1]:,} states")
     values = np.zeros(shape)
     values[0, :, -2:] = 1.0  # with no step left there is no outcome
-    kernels.confounded_values(engine.problem, tilt, engine.discounts, values)
+    kernels.confounded_values(problem, tilt, engine.discounts, values)
     bounds = found.reshape(len(found), columns)
     engine.run(
         lambda first, last, work: kernels.confounded_episodes(
-            first, last, engine.problem, work, tilt, engine.discounts, values, bounds
+            first, last, problem, work, tilt, engine.discounts, values, bounds
         ),
+        problem=problem,
         threads=threads,
     )
     return np.asarray(values[-1, replay.log.first_state, :2].mean(axis=0))

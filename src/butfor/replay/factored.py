@@ -24,7 +24,7 @@ from butfor.models.factored import END, NEXT, AnyFactor, FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.models.predictor import Codes
 from butfor.replay.bounds import Bounds
-from butfor.replay.observed import MOST_TABLED, ObservedEngine
+from butfor.replay.observed import MOST_TABLED, ObservedEngine, dynamics_of
 from butfor.types import Floats, Progress
 
 if TYPE_CHECKING:
@@ -80,6 +80,9 @@ class FactoredEngine(ObservedEngine):
     def _factors(self) -> kernels.Factors:
         return _kernel_factors(self.factored, self.replay.episodes, self.replay.log)
 
+    def _problem(self, model: TabularMDP) -> kernels.Problem:
+        return divide_ends(super()._problem(model), self.factored, self.replay.log)
+
     def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
         return couple_factors(self.replay.mechanism, self._tables, self._factors)
 
@@ -103,6 +106,30 @@ def check_factored_log(episodes: Episodes, model: FactoredModel) -> None:
             f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
             "parents of the end, or log the final states"
         )
+
+
+def divide_ends(problem: kernels.Problem, model: FactoredModel, log: Episodes) -> kernels.Problem:
+    """Let each outcome pay the reward of the state reached, if rewards at ends depend on it.
+
+    What the kernels tell about outcomes stays the same.
+    """
+    if not model.pay_cells.any():
+        return problem
+    rows, cells, states = model.by_pay, int(model.pay_cells.max()) + 1, model.n_states
+    shown = np.arange(states + len(model.outcomes) * cells, dtype=np.int32)
+    shown[states:] = states + (shown[states:] - states) // cells
+    last = log.offsets[1:] - 1
+    final = log.next_state[last]
+    end = log.outcome * cells + model.pay_cells[final]
+    for n in np.flatnonzero((log.outcome >= 0) & (final < 0)):  # any possible end will do
+        row = int(log.state[last[n]]) * model.n_actions + log.action[last[n]]
+        possible = rows.next_state[rows.start[row] : rows.start[row + 1]]
+        alike = possible[shown[possible] == states + log.outcome[n]]
+        end[n] = max(alike, default=states + end[n]) - states
+    return problem._replace(
+        dynamics=dynamics_of(rows)._replace(shown=shown),
+        log=problem.log._replace(outcome=np.where(log.outcome < 0, -1, end).astype(np.int32)),
+    )
 
 
 def _sizes(variables: tuple[Variable, ...]) -> str:
@@ -198,6 +225,8 @@ def _kernel_factors(model: FactoredModel, episodes: Episodes, log: Episodes) -> 
         config=np.ascontiguousarray(config[kept]),
         counts=np.concatenate([_counts(factor) for factor in factors]),
         own=np.where(unknown, -1, config),
+        cell=model.pay_cells,
+        cells=int(model.pay_cells.max()) + 1,
     )
 
 

@@ -412,7 +412,7 @@ class ObservedEngine:
             ),
             behavior=kernels.sparse_rows(replay.behavior_table),
             target=kernels.sparse_rows(self.policy),
-            dynamics=_dynamics(model),
+            dynamics=dynamics_of(model),
             coupling=self._couple(model, self.policy),
             factors=self._factors,
             shared=replay.action_noise == "shared",
@@ -501,12 +501,14 @@ def _give_back(probability: Floats, end: int) -> tuple[Floats, Floats]:
     return given, mass
 
 
-def _dynamics(model: TabularMDP) -> kernels.Dynamics:
+def dynamics_of(model: TabularMDP) -> kernels.Dynamics:
+    """Return the rows of a model in the form that kernels take."""
     return kernels.Dynamics(
         kernels.Rows(model.start, model.entry_label, model.probability),
         model.next_state,
         model.reward,
         model.labels,
+        np.arange(len(model.labels), dtype=np.int32),
         model.n_states,
         model.n_actions,
         model.terminal == "visits",
