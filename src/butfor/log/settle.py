@@ -256,7 +256,7 @@ _EPISODE_PROBLEMS = {
         "have a decision whose behavior_probability is missing or outside 0 to 1",
         "Give the probability of the action taken, above 0",
     ),
-    "beyond_horizon": ("are longer than the horizon", "Raise [evaluation] horizon, or remove it"),
+    "beyond_horizon": ("are longer than the horizon", "Raise the horizon, or leave it out"),
 }
 
 

@@ -260,6 +260,15 @@ def _validate(kind: type[Kind], given: Any, at: str, found: list[str]) -> Kind |
     return section
 
 
+def check_problems(given: Any, at: str) -> dict[str, str]:
+    """Return how to settle problems of a log, by kind; `at` says where this is given."""
+    found: list[str] = []
+    section = _validate(SINGLE["problems"], given, at, found)
+    if section is None or found:
+        raise ValueError("; ".join(found))
+    return section.model_dump(exclude_unset=True)
+
+
 def _explain(error: ValidationError, known: Sequence[str]) -> dict[str, str]:
     """Put pydantic's findings into words, one message per key."""
     messages: dict[str, str] = {}
