@@ -491,7 +491,7 @@ def test_a_frame_has_the_problems_and_settlements_of_a_log_with_a_study(kind):
     assert found[0] == found[1]
     assert f'problems={{"{kind}": "{settlement}"}}' in refusals[0]
     assert f'{kind} = "{settlement}"' in refusals[1]
-    one, other = both_readings(rows, **{kind: settlement})
+    one, other = both_readings(rows, **{kind: settlement, "drop_at_most": 1.0})
     assert_same(one, other)
 
 

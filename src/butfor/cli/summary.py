@@ -27,7 +27,7 @@ from butfor.evaluate.wording import (
 )
 from butfor.present.clock import Clock, clock_of
 from butfor.present.story import outcome_chances
-from butfor.present.text import LIGHTS, capitalized, check_name
+from butfor.present.text import LIGHTS, capitalized, check_name, left_out
 from butfor.replay.steps import THIN
 
 # the estimators of a first look; the audit holds all of them
@@ -147,6 +147,8 @@ def _print_log(console: Console, audit: Audit, verbose: bool) -> None:
         f"policy: {escape(audit.meta.target)}. To follow it, {share(audit.policy.changed)} of the "
         f"decisions would have to change.{unseen}\n"
     )
+    if lost := left_out(audit.meta.problems, counts.episodes, audit.noun):
+        console.print(f"[bold]{escape(lost)}[/bold]\n")
     notes = [f"Reading: {problem}: {count}" for problem, count in audit.meta.problems.items()]
     notes += audit.meta.warnings
     if verbose:

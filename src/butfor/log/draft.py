@@ -33,7 +33,7 @@ SETTLED = {
     "no_outcome": ("keep",),
     "missing_state": ("fill", "drop"),
     "missing_reward": ("fill",),
-    "no_transition": ("drop",),
+    "no_transition": ("drop", "keep"),
     "lost_reward": ("drop",),
 }
 
@@ -148,9 +148,11 @@ def _choice(found: str, problems: dict[str, str], *, ends: bool) -> dict[str, st
     `ends`: whether episodes have outcomes, or can do without their last decisions.
     """
     for kind in re.findall(r"^- (\w+):", found, re.MULTILINE):
+        if kind == "lost_reward" and problems.get(kind) == "drop":
+            kind = "no_transition"  # too many would lose it
         choices = SETTLED.get(kind, ())
         if kind in ("lost_reward", "no_transition") and not ends:
-            continue  # every episode would lose its last decision, and its reward
+            continue  # nothing tells how any episode ends
         tried = choices.index(problems[kind]) + 1 if problems.get(kind) in choices else 0
         if tried < len(choices):
             return {kind: choices[tried]}

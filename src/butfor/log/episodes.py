@@ -33,6 +33,7 @@ from butfor.log.combinations import (
     state_codes,
     state_durations,
 )
+from butfor.log.fields import LOST
 from butfor.log.frames import levels_of, read_frame
 from butfor.log.recorded import FILLED, RAW
 from butfor.log.variables import (
@@ -306,12 +307,12 @@ class Episodes:
             study file. By default rows are sorted by time, and episodes without an outcome are kept
             as censored: `{"order": "sort", "no_outcome": "keep"}`.
         """
-        ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
+        names = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
         columns = levels_of(state, states)
         given = {("state", name): known for name, known in columns.items()}
         given["action", str(action)] = actions
         if outcome is not None:
-            given["outcome", str(outcome)] = ends
+            given["outcome", str(outcome)] = names
         roles = {
             "episode": episode,
             "time": time,
@@ -320,11 +321,14 @@ class Episodes:
         }
         arrays, labels = read_frame(frame, roles, given, horizon=horizon, problems=problems)
         probability = arrays.pop("probability", None)
+        ends = labels.get(("outcome", str(outcome)), ()) if outcomes is None else outcomes
+        if problems is not None and problems.get("no_transition") == "keep":
+            ends = [*ends, LOST if reward else Outcome(LOST, 0.0)]
         log = cls.from_codes(
             **arrays,
             states=[Variable(name, labels["state", name]) for name in columns],
             actions=[Variable(str(action), labels["action", str(action)])],
-            outcomes=labels.get(("outcome", str(outcome)), ()) if outcomes is None else outcomes,
+            outcomes=ends,
             none_name=none_name,
         )
         if probability is not None:

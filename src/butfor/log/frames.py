@@ -14,6 +14,8 @@ from butfor.checks import check_horizon
 from butfor.log.coding import listed, text_of
 from butfor.log.combinations import rows_of_codes
 from butfor.log.decisions import Decisions
+from butfor.log.fields import LOST
+from butfor.log.left_out import check_left_out
 from butfor.log.rows import settled_rows
 from butfor.log.sections import (
     Columns,
@@ -28,7 +30,7 @@ from butfor.log.study import check_problems
 from butfor.log.variables import check_distinct
 
 # Unless others are given: a frame may be in any order, and its episodes may be censored.
-PROBLEMS = {"order": "sort", "no_outcome": "keep"}
+PROBLEMS = {"order": "sort", "no_outcome": "keep", "no_transition": "refuse"}
 PLURALS = {"state": "states", "action": "actions", "outcome": "outcomes"}
 
 Key = tuple[str, str]  # role and column
@@ -57,18 +59,24 @@ def read_frame(
         role: {name: list(known) for (group, name), known in labels.items() if group == role}
         for role in PLURALS
     }
+    chosen, most = check_problems(problems or {}, "problems=")
+    settled = PROBLEMS | chosen
     outcome = next(iter(levels["outcome"]), None)
+    ends = [end for known in levels["outcome"].values() for end in known]
+    ends += [LOST] * (settled["no_transition"] == "keep")
     study = Study(
         columns=Columns.model_validate(named | {"outcome": outcome}),
         state={name: StateSection(levels=known) for name, known in levels["state"].items()},
         action={name: VariableSection(levels=known) for name, known in levels["action"].items()},
-        outcome={end: OutcomeSection() for ends in levels["outcome"].values() for end in ends},
-        problems=PROBLEMS | check_problems(problems or {}, "problems="),
+        outcome={end: OutcomeSection() for end in ends},
+        problems=settled,
+        drop_at_most=most,
         evaluation=Evaluation(horizon=None if horizon is None else check_horizon(horizon)),
     )
     rows, ids = settled_rows(log, study, partial(_remedy, labels))
     if len(rows) == 0:
         raise ValueError(f"{log.name}: no episode is left; drop less in problems=")
+    check_left_out(rows.problems.done, most, log.name)
     return _arrays(rows, ids), labels
 
 

@@ -32,7 +32,8 @@ KINDS: dict[str, dict[str, str]] = {
     "after_outcome": {"drop": "leaves out the rows after the first outcome"},
     "differing_outcomes": _DROP_EPISODES | {"last": "takes the last one of each"},
     "no_outcome": _DROP_EPISODES | {"keep": "keeps them as censored episodes"},
-    "no_transition": _DROP_EPISODES,
+    "no_transition": _DROP_EPISODES
+    | {"keep": "keeps last decisions that nothing follows, as lost to follow-up"},
     "behavior_probability": _DROP_EPISODES,
     "beyond_horizon": {"cut": "cuts these episodes there, which removes their outcomes"},
 }

@@ -25,13 +25,14 @@ from butfor.log.durations import code_durations, code_steps
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fill import INDICATOR
 from butfor.log.irregular import indicator_name
+from butfor.log.left_out import check_left_out
 from butfor.log.meds.table import load_events
 from butfor.log.problems import Index
 from butfor.log.recorded import given_side, record
 from butfor.log.row_targets import read_target
 from butfor.log.rows import identify_episodes, settled_rows
 from butfor.log.sections import Study
-from butfor.log.sources import Log, load_log
+from butfor.log.sources import Log, is_path, load_log
 from butfor.log.study import StudySource, read_study
 from butfor.log.variables import Outcome, Variable, count_levels, ravel
 from butfor.types import Floats
@@ -88,12 +89,14 @@ def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = N
     gives the final state; if there is neither such a row nor an outcome, the last decision is not a
     transition. Problems that the study does not settle are all reported in one ValueError.
     """
+    study = read_study(study)
     reading = read_part(source, study, clusterer=clusterer)
     if isinstance(reading, NothingLeft):
         raise ValueError(
             f"{reading.name}: no episode is left; drop less in [problems] of the study"
         )
-    return reading
+    name = str(source) if is_path(source) else "the frame"
+    return replace(reading, done=check_left_out(reading.done, study.drop_at_most, name))
 
 
 def read_part(

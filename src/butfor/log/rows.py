@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,10 +24,11 @@ from butfor.log.coding import (
     read_worth,
 )
 from butfor.log.column_rules import Key, column_rules
-from butfor.log.decisions import Decisions
+from butfor.log.decisions import Decisions, Mask
 from butfor.log.fields import LOST, place, step_size
 from butfor.log.fill import fill_missing
 from butfor.log.grid import put_on_grid
+from butfor.log.left_out import Recorded
 from butfor.log.problems import Index, LogProblems
 from butfor.log.recorded import find_measured
 from butfor.log.sections import Study
@@ -54,8 +55,12 @@ def settled_rows(
     Problems that the study does not settle are all reported in one ValueError. `remedy` says what
     to do about cells if there is no study file to change.
     """
-    rows, ids = _code_rows(log, study, remedy)
+    rows, ids, wrong_time = _code_rows(log, study, remedy)
     rules, remedy = column_rules(study), remedy or partial(_study_remedy, study)
+    recorded = Recorded(rows, [end.name for end in study.outcomes().values()])
+    settle_order(rows, wrong_time, merging=study.time is not None)
+    column = study.columns.outcome or ""
+    settle_outcomes(rows, column, remedy("outcome", column))
     if rules:
         settle_unknown(rows, {key: remedy(*key) for key in rules})
         rows.problems.check(log.name)  # of the rows, before they are changed
@@ -68,9 +73,16 @@ def settled_rows(
     if study.columns.step is not None:
         settle_gaps(rows, study.columns.step)
     outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
-    lost = list(study.outcome).index(LOST) if study.evaluation.censored == "outcome" else None
-    settle_transitions(rows, outcomes=outcomes, horizon=horizon, lost=lost)
+    lost = list(study.outcome).index(LOST) if LOST in study.outcome else None
+    settle_transitions(
+        rows,
+        outcomes=outcomes,
+        horizon=horizon,
+        lost=lost,
+        every=study.evaluation.censored == "outcome",
+    )
     rows.problems.check(log.name)
+    rows.problems.done |= recorded.count(rows)
     return rows, ids
 
 
@@ -91,8 +103,10 @@ def identify_episodes(log: Log, study: Study) -> tuple[Index, NDArray[Any]]:
     return log.code(named.episode, partial(identify, text=text))
 
 
-def _code_rows(log: Log, study: Study, remedy: Remedy | None) -> tuple[Decisions, NDArray[Any]]:
-    """Return the rows as codes, sorted, with the outcome of each episode; and the ids."""
+def _code_rows(
+    log: Log, study: Study, remedy: Remedy | None
+) -> tuple[Decisions, NDArray[Any], Mask | None]:
+    """Return the rows as codes, the ids of episodes, and which cells of the time hold no time."""
     named = study.columns
     episode, ids = identify_episodes(log, study)
     time, wrong_time, dated = None, None, False
@@ -106,7 +120,7 @@ def _code_rows(log: Log, study: Study, remedy: Remedy | None) -> tuple[Decisions
     outcome = np.full(count, MISSING)
     if named.outcome is not None:
         outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
-    places = partial(_places, log, episode, ids)
+    places = partial(log.places, owner=lambda row: ids[episode[row]] if episode[row] >= 0 else None)
     problems = LogProblems(study.problems, places, in_study=remedy is None, done=dict(log.done))
     cells, pools = _code_cells(log, study)
     rows = Decisions(
@@ -121,19 +135,7 @@ def _code_rows(log: Log, study: Study, remedy: Remedy | None) -> tuple[Decisions
             rows.numbers[role], wrong = log.code(column, coder)
             rows.number_columns[role] = column
             rows.cells["number", column] = np.where(wrong, NOT_A_NUMBER, np.arange(count))
-    settle_order(rows, wrong_time, merging=study.time is not None)
-    column = named.outcome or ""
-    settle_outcomes(rows, column, (remedy or partial(_study_remedy, study))("outcome", column))
-    return rows, ids
-
-
-def _places(log: Log, episode: Index, ids: NDArray[Any], rows: Sequence[int]) -> str:
-    """Name rows: by line in a CSV file, and by episode where there is no file to look into."""
-    if log.files:
-        return log.places(rows)
-    known = ((row, episode[row]) for row in rows)
-    named = (f"row {row}" + (f" (episode {ids[n]})" if n >= 0 else "") for row, n in known)
-    return f"{', '.join(named)}, counted from 0"
+    return rows, ids, wrong_time
 
 
 def _code_cells(log: Log, study: Study) -> tuple[dict[Key, Index], dict[Key, Floats]]:

@@ -313,6 +313,7 @@ class Study(Section):
     reward: RewardSection | None = None  # None: the column holds numbers
     side: dict[str, SideColumn] = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
+    drop_at_most: float | None = None  # share of the episodes; None: see `log/left_out.py`
     words: Words = Words()
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None

@@ -266,11 +266,18 @@ def settle_transitions(
     outcomes: bool = True,
     horizon: int | None = None,
     lost: int | None = None,
+    every: bool = False,
 ) -> None:
     """Leave episodes that have transitions, probabilities and, if asked, `outcomes`.
 
-    `lost` is the outcome of those that have none before the horizon; None: they have none.
+    `lost` is the outcome of last decisions that nothing follows, if the study keeps these, and of
+    `every` episode that has none before the horizon.
     """
+    if lost is not None and rows.problems.policy("no_transition") == "keep":
+        stays = rows.episode[last_rows(rows.episode) & rows.decided()]
+        stays = stays[rows.ends[stays] < 0]
+        rows.ends[stays] = lost
+        rows.problems.count("no_transition: episodes kept as lost to follow-up", len(stays))
     kept, lengths = rows.transitions()
     present = rows.episode[first_rows(rows.episode)]
     steps = lengths[present]
@@ -278,7 +285,7 @@ def settle_transitions(
     if outcomes:
         short = steps < (np.inf if horizon is None else horizon)
         stopped = present[(rows.ends[present] < 0) & (steps > 0) & short]
-        if lost is None:
+        if lost is None or not every:
             found["no_outcome"] = stopped
         else:
             rows.ends[stopped] = lost
@@ -298,9 +305,11 @@ def settle_transitions(
         empty = kept & np.isnan(reward) & (rows.number_codes("reward") >= 0)
         rows.find("missing_reward", empty, "have no reward", "Fill or drop them")
         rows.numbers["reward"] = np.nan_to_num(reward)
+        earns = left & (rows.numbers["reward"] != 0)
+        rows.shortened = rows.episode[earns]
         rows.find(
             "lost_reward",
-            left & (rows.numbers["reward"] != 0),
+            earns,
             "are a last decision that earns a reward but is no transition, because neither a final "
             "state nor an outcome follows it",
             "Add a last row without an action that gives the final state, or an outcome",

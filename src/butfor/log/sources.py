@@ -83,8 +83,15 @@ class Log:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return not self.is_csv() and is_text(kind)
 
-    def places(self, rows: Sequence[int]) -> str:
-        """Name rows: by line in a CSV file, otherwise counted from 0."""
+    def places(self, rows: Sequence[int], owner: Callable[[int], Any] | None = None) -> str:
+        """Name rows: by line in a CSV file, otherwise counted from 0.
+
+        Where there is no file to look into, also by the episode that is the `owner` of each.
+        """
+        if not self.files and owner is not None:
+            owned = ((row, owner(row)) for row in rows)
+            named = (f"row {n}" if of is None else f"row {n} (episode {of})" for n, of in owned)
+            return f"{', '.join(named)}, counted from 0"
         if not self.files:
             return f"{_numbered('row', rows)}, counted from 0"
         found = []

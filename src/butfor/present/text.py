@@ -7,9 +7,11 @@ step rests on *similar past cases*; with few of them its *evidence is thin*.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from butfor.evaluate.wording import in_words
+from butfor.evaluate.wording import counted, in_words
+from butfor.log.left_out import EPISODES_DROPPED, REWARDS_DROPPED
 from butfor.present.clock import Clock
 
 WHAT_HAPPENED = "What happened"
@@ -103,6 +105,25 @@ def straight(value: Any) -> Any:
 def check_name(check: str, noun: str) -> str:
     """Return the name of a check beside its result, in the words of a study."""
     return in_words(HOPED.get(check, check), noun)
+
+
+def left_out(problems: Mapping[str, int], episodes: int, noun: str) -> str:
+    """Say how many episodes were left out while reading, of those and the ones that are left."""
+    dropped = {
+        words.partition(":")[0]: number
+        for words, number in problems.items()
+        if words.endswith(EPISODES_DROPPED)
+    }
+    total, said = sum(dropped.values()), []
+    if total:
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in dropped.items())
+        all_of_them = counted(total + episodes, noun)
+        were = "was" if total == 1 else "were"
+        said.append(f"{total:,} of {all_of_them} {were} left out while reading the log ({kinds}).")
+    if shortened := problems.get(REWARDS_DROPPED, 0):
+        were = "was left out with what it" if shortened == 1 else "were left out with what they"
+        said.append(f"{counted(shortened, 'last decision')} {were} earned (lost_reward).")
+    return " ".join(said)
 
 
 def capitalized(words: str) -> str:
