@@ -197,7 +197,8 @@ def put_on_grid(table, episode, time, study):
     every = [(one, place) for one, last in step.groupby(table[episode]).max().items()
              for place in range(last + 1)]  # fmt: skip
     found = merged.reindex(pd.MultiIndex.from_tuples(every))
-    return found.assign(**{episode: [one for one, _ in every]}).reset_index(drop=True)
+    added = ~found.index.isin(merged.index)
+    return found.assign(**{episode: [one for one, _ in every]}, added=added).reset_index(drop=True)
 
 
 def codes(table, study, kind):
@@ -217,7 +218,8 @@ def codes(table, study, kind):
 
 def rewards(table, rows, study):
     if "reward" in study:
-        return table[study["columns"]["reward"]].map(study["reward"]["values"]).to_numpy()
+        earned = table[study["columns"]["reward"]].map(study["reward"]["values"]).to_numpy()
+        return np.where(table["added"], 0.0, earned) if "added" in table else earned
     if "reward" in study["columns"]:
         return table[study["columns"]["reward"]].to_numpy()
     worth = {value: section["reward"] for value, section in study["outcome"].items()}

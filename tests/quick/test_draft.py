@@ -404,8 +404,13 @@ def test_a_diary_of_days_that_sound_bad_has_a_reward():
     assert content["reward"] == {"values": {"no": 0.0, "yes": -1.0}}
     assert content["state"]["headache"] == {"levels": ["no", "yes"]}
     episodes = bf.read_episodes(log, content)
-    # each day is worth what was written last: also the days that nobody wrote
-    worth = -episodes.codes(episodes.state)["headache"].astype(float)
+    # each day is worth what was written last; the days that nobody wrote earn nothing
+    written = log.groupby(["id", "day"])["headache"].last()
+    worth = [
+        -1.0 if written.get((person, day)) == "yes" else 0.0
+        for person, mine in log.groupby("id")["day"]
+        for day in range(mine.min(), mine.max() + 1)
+    ]
     np.testing.assert_array_equal(episodes.reward, worth)
 
 

@@ -337,6 +337,8 @@ def test_missing_rewards_and_bad_probabilities(tmp_path: Path) -> None:
     assert reading.done == {
         "behavior_probability: episodes dropped": 1,
         "missing_reward: rows filled": 1,
+        "rewards of rows left out": 1,
+        "outcomes of episodes left out": 1,
     }
 
 

@@ -7,6 +7,7 @@ number of rows that were recorded. These counts travel with the record of proble
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ MARK = "recorded"  # of what counts episodes in a record of problems
 OUTCOME, ROWS = "outcome", "rows"
 FATES = KEPT, LEFT = "kept", "left out"
 NONE = "no outcome"
+REWARDS_LOST, OUTCOMES_LOST = "rewards of rows left out", "outcomes of episodes left out"
 EPISODES_DROPPED, REWARDS_DROPPED = ": episodes dropped", "lost_reward: rows dropped"
 
 Counts = dict[str, dict[str, list[int]]]  # by what is counted and its value: kept, left out
@@ -53,6 +55,37 @@ class Recorded:
             for value, number in (("episodes", some.sum()), ("rows", self.length[some].sum())):
                 found["\t".join((MARK, "all", value, fate))] = int(number)
         return found
+
+
+class Sums(NamedTuple):
+    """What the rows of a log earn, and how many of its episodes have an outcome."""
+
+    total: float
+    earning: int  # rows with a reward that is not 0
+    outcomes: int
+
+    @classmethod
+    def of(cls, rows: Decisions) -> Sums:
+        """Add up the rows that are left."""
+        rewards = np.nan_to_num(rows.numbers.get("reward", np.zeros(0)))
+        ended = np.unique(rows.episode[rows.outcome >= 0])
+        return cls(float(rewards.sum()), int(np.count_nonzero(rewards)), len(ended))
+
+    def name_losses(self, rows: Decisions) -> Sums:
+        """Record the rewards and the outcomes that are lost since; return what is left."""
+        left = Sums.of(rows)
+        rows.problems.count(REWARDS_LOST, self.earning - left.earning)
+        rows.problems.count(OUTCOMES_LOST, self.outcomes - left.outcomes)
+        return left
+
+    def check_same(self, rows: Decisions, what: str) -> None:
+        """Refuse a change of rows that may add steps, but no rewards or outcomes."""
+        left = Sums.of(rows)
+        if left.outcomes != self.outcomes or not np.isclose(left.total, self.total):
+            raise ValueError(
+                f"{what}: rewards would add up to {left.total:g} instead of {self.total:g}, and "
+                f"{left.outcomes:,} episodes instead of {self.outcomes:,} would have an outcome"
+            )
 
 
 def check_left_out(done: Mapping[str, int], most: float | None, name: str) -> dict[str, int]:

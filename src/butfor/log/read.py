@@ -25,7 +25,7 @@ from butfor.log.durations import code_durations, code_steps
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fill import INDICATOR
 from butfor.log.irregular import indicator_name
-from butfor.log.left_out import check_left_out
+from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_left_out
 from butfor.log.meds.table import load_events
 from butfor.log.problems import Index
 from butfor.log.recorded import given_side, record
@@ -178,7 +178,12 @@ def _assemble(
     if log.half is not None:
         episodes = replace(episodes, half=log.half[rows.row[last]])
     if study.evaluation.horizon is not None:
-        episodes = episodes.truncate(study.evaluation.horizon)
+        whole, episodes = episodes, episodes.truncate(study.evaluation.horizon)
+        for what, before, after in (
+            (REWARDS_LOST, whole.reward != 0, episodes.reward != 0),
+            (OUTCOMES_LOST, whole.outcome >= 0, episodes.outcome >= 0),
+        ):
+            rows.problems.count(what, int(before.sum() - after.sum()))
     return Reading(episodes, dict(rows.problems.done))
 
 
@@ -186,9 +191,9 @@ def _subjects(log: Log, study: Study, rows: Decisions) -> NDArray[Any]:
     """Return whose episode each row belongs to, [M]."""
     column = str(study.columns.subject)
     code, names = log.code(column, partial(identify, text=None))
-    mine = code[rows.row]
-    begin = np.where(first_rows(rows.episode), np.arange(len(rows)), 0)
-    if (mine < 0).any() or (mine != mine[np.maximum.accumulate(begin)]).any():
+    begin = np.maximum.accumulate(np.where(first_rows(rows.episode), np.arange(len(rows)), 0))
+    mine = code[np.where(rows.row < 0, rows.row[begin], rows.row)]  # those filled in have none
+    if (mine < 0).any() or (mine != mine[begin]).any():
         raise ValueError(
             f"{log.name}: [columns] subject: an episode has no {column!r}, or several; give each "
             "row of an episode the same one"

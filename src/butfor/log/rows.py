@@ -28,7 +28,7 @@ from butfor.log.decisions import Decisions, Mask
 from butfor.log.fields import LOST, place, step_size
 from butfor.log.fill import fill_missing
 from butfor.log.grid import put_on_grid
-from butfor.log.left_out import Recorded
+from butfor.log.left_out import Recorded, Sums
 from butfor.log.problems import Index, LogProblems
 from butfor.log.recorded import find_measured
 from butfor.log.sections import Study
@@ -58,20 +58,28 @@ def settled_rows(
     rows, ids, wrong_time = _code_rows(log, study, remedy)
     rules, remedy = column_rules(study), remedy or partial(_study_remedy, study)
     recorded = Recorded(rows, [end.name for end in study.outcomes().values()])
+    sums = Sums.of(rows)
     settle_order(rows, wrong_time, merging=study.time is not None)
     column = study.columns.outcome or ""
     settle_outcomes(rows, column, remedy("outcome", column))
     if rules:
         settle_unknown(rows, {key: remedy(*key) for key in rules})
         rows.problems.check(log.name)  # of the rows, before they are changed
+    sums = sums.name_losses(rows)
     if study.time is not None:
-        put_on_grid(rows, step_size(study.time.every), rules)
+        added = put_on_grid(rows, step_size(study.time.every), rules)
+        sums.check_same(rows, "[time] every")
     rows.measured = find_measured(study, rows)
     fill_missing(rows, rules)
-    _earn_by_state(rows, study)
+    if study.time is not None:
+        _earn_by_state(rows, study, added)
+        sums = Sums.of(rows)
     settle_cells(rows, {key: remedy(*key) for key in rows.cells}, limited=rules)
     if study.columns.step is not None:
+        sums = sums.name_losses(rows)
         settle_gaps(rows, study.columns.step)
+        if rows.problems.policy("gaps") == "fill":
+            sums.check_same(rows, "[problems] gaps")
     outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
     lost = list(study.outcome).index(LOST) if LOST in study.outcome else None
     settle_transitions(
@@ -82,17 +90,28 @@ def settled_rows(
         every=study.evaluation.censored == "outcome",
     )
     rows.problems.check(log.name)
+    sums.name_losses(rows)
     rows.problems.done |= recorded.count(rows)
     return rows, ids
 
 
-def _earn_by_state(rows: Decisions, study: Study) -> None:
-    """Let each step of a grid earn what its state is worth, if words of the state are rewards."""
-    column = study.columns.reward
-    if study.time is None or study.reward is None or column not in study.state:
+def _earn_by_state(rows: Decisions, study: Study, added: Mask) -> None:
+    """Let each step of a grid earn what its state is worth, if words of the state are rewards.
+
+    A step that was `added` earns nothing unless the study says so.
+    """
+    column, worth = study.columns.reward, study.reward
+    if worth is None or column not in study.state:
         return
-    worth = [study.reward.values.get(level, np.nan) for level in study.state[column].bins()]
-    rows.numbers["reward"] = np.array([*worth, np.nan])[rows.cells["state", column]]
+    values = [worth.values.get(level, np.nan) for level in study.state[column].bins()]
+    earned = np.array([*values, np.nan])[rows.cells["state", column]]
+    earned[added & (not worth.added)] = 0.0
+    before = rows.numbers["reward"]
+    rows.numbers["reward"] = earned
+    differs = ~np.isclose(np.nan_to_num(before), np.nan_to_num(earned))
+    for what, some in (("merged", ~added), ("added", added)):
+        text = f"reward: {what} steps that earn what their state is worth"
+        rows.problems.count(text, int((differs & some).sum()))
 
 
 def identify_episodes(log: Log, study: Study) -> tuple[Index, NDArray[Any]]:

@@ -241,6 +241,7 @@ class RewardSection(Section):
     """What the words in the reward column are worth."""
 
     values: dict[str, Reward]
+    added: bool = False  # whether a step that a grid adds earns what its state is worth
 
 
 class Words(Section):

@@ -220,14 +220,14 @@ def settle_gaps(rows: Decisions, step: float) -> None:
         return
     what = "do not follow one time step after the row before"
     if rows.problems.policy("gaps") == "fill":
-        _fill_gaps(rows, steps, gap, what)
+        _fill_gaps(rows, steps, gap, what, step)
     else:
         rows.find("gaps", gap, what, "Fill the gaps")
         rows.drop_doomed()
 
 
-def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str) -> None:
-    """Repeat the row before each gap, without outcome and with reward 0."""
+def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str, step: float) -> None:
+    """Repeat the row before each gap, at its own times, without outcome and with reward 0."""
     whole = np.round(steps)
     odd = gap & ((np.abs(steps - whole) > 1e-6) | (whole < 1))
     if odd.any() or whole.sum() > 10 * len(rows) + 1000:
@@ -239,6 +239,8 @@ def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str) -> None:
     source = np.repeat(np.arange(len(rows)), times)
     added = np.append(False, source[1:] == source[:-1])
     rows.take(source)
+    assert rows.time is not None  # in which gaps were found
+    rows.time = rows.time + step * (np.arange(len(source)) - (np.cumsum(times) - times)[source])
     rows.row = np.where(added, -1, rows.row)
     rows.outcome = np.where(added, MISSING, rows.outcome)
     if "reward" in rows.numbers:
