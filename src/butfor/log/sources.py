@@ -63,6 +63,8 @@ class Log:
         """Return what `coder` makes of a column; refuse types that it cannot read."""
         try:
             return coder(self.table[name])
+        except MemoryError as error:
+            raise MemoryError(f"reading the column {name!r}: {error}") from None
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise ValueError(
                 f"{self.name}: the column {name!r} has the type {self.table[name].type} and cells "
@@ -121,6 +123,8 @@ def load_log(
     elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
             table = pa.table(source)
+        except MemoryError:
+            raise
         except (pa.ArrowException, TypeError):
             raise ValueError(
                 f"the {type(source).__name__} cannot be converted to an Arrow table; give a data "
@@ -340,6 +344,8 @@ def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
             series = frame.iloc[:, position]
             try:
                 columns[name] = pa.array(series, from_pandas=True)
+            except MemoryError:
+                raise
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 missing = series.isna()  # cells of several types: as text
                 texts = [None if m else str(v) for v, m in zip(series, missing, strict=True)]
@@ -392,6 +398,8 @@ def stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
             common = pa.float64() if numbers else pa.string()
         try:
             cast = [part.cast(common) for part in parts]
+        except MemoryError:
+            raise
         except pa.ArrowException:
             shown = ", ".join(sorted(str(kind) for kind in kinds))
             raise ValueError(
