@@ -1,6 +1,7 @@
 """`butfor init` on logs as strangers bring them: what it takes each column for, and why."""
 
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -505,5 +506,58 @@ def test_every_kind_of_table_is_drafted_alike():
 
 
 def test_outcomes_are_found_in_an_empty_looking_log():
-    log = pd.DataFrame({"id": [1, 2], "x": [None, None]})
+    log = pd.DataFrame({"id": [1, 1, 2], "x": [None] * 3, "drug": ["on", "off", "on"]})
     assert draft(log).findings[1].why == "it is empty"
+
+
+def visits(**columns):
+    """Forty patients with three visits each, and no column that looks like an action."""
+    rng = np.random.default_rng(3)
+    log = pd.DataFrame({"patient": np.repeat(range(40), 3), "visit": np.tile(range(3), 40)})
+    log["lactate"] = rng.gamma(2, size=120).round(2)
+    log["end"] = np.where(log["visit"] == 2, np.repeat(rng.choice(["home", "died"], 40), 3), "")
+    return log.assign(**columns)
+
+
+GROUP = np.repeat(np.arange(40) % 3, 3)  # constant within every episode
+DROPOUT = np.where(np.tile(range(3), 40) == 2, np.repeat(np.arange(40) % 2, 3), 0)
+
+
+def test_what_never_changes_within_an_episode_is_no_action(tmp_path):
+    log = visits(center=GROUP, drop=DROPOUT).drop(columns="lactate")
+    with pytest.raises(ValueError, match=r"no column looks like an action; .*--action COLUMN"):
+        draft(log)
+    log.to_csv(tmp_path / "log.csv", index=False)
+    command = ["init", str(tmp_path / "log.csv"), "--out", str(tmp_path / "study.toml")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert "no column looks like an action" in done.output
+    assert not (tmp_path / "study.toml").exists()
+    done = CliRunner().invoke(app, [*command, "--action", "center"])
+    assert done.exit_code == 0, done.output
+    drafted = tomllib.loads((tmp_path / "study.toml").read_text())
+    assert list(drafted["action"]) == ["center"]
+    done = CliRunner().invoke(app, [*command, "--action", "centre", "--overwrite"])
+    assert done.exit_code == 2
+    assert "--action: no column 'centre'; did you mean 'center'?" in done.output
+
+
+@pytest.mark.parametrize("flag", [DROPOUT, np.repeat(np.arange(40) % 2, 3)])
+def test_a_dropout_flag_is_no_action(flag):
+    with pytest.raises(ValueError, match="no column looks like an action"):
+        draft(visits(drop=flag))
+    found = roles_of(draft(visits(drop=flag), ["lactate"]))
+    assert (found["drop"], found["lactate"]) == ("left out", "action")
+
+
+def test_the_three_rows_of_the_quick_start_are_one_stay(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "quick-start.md").read_text()
+    (tmp_path / "icu.csv").write_text(page.split("```")[3].strip() + "\n")
+    assert roles_of(draft(tmp_path / "icu.csv")) == {
+        "stay_id": "episode",
+        "hour": "time",
+        "lactate": "state",
+        "sofa": "state",
+        "vasopressor_dose": "action",
+        "discharge_status": "outcome",
+    }

@@ -515,6 +515,7 @@ def test_a_draft_guesses_a_hospital_log() -> None:
 @pytest.mark.parametrize("columns", [["a"], ["a", "b"], ["", "x\n[y]"], ["id", "=1+1", '"""']])
 def test_a_draft_is_toml_whatever_the_columns(columns: list[str]) -> None:
     table = pd.DataFrame({name: ["\x00 x\n[z]", "y", "y"] for name in columns})
+    table["action"] = ["\x00", "on", "on"]
     assert "columns" in tomllib.loads(draft_study(table))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from butfor.log.guess.words import flag, good_or_bad, is_censored, meaning, soun
 from butfor.log.meds.draft import draft_events, is_data_set
 from butfor.log.problems import KINDS
 from butfor.log.read import read_log
-from butfor.log.sources import Log
+from butfor.log.sources import Log, check_columns
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml
 
@@ -66,22 +67,24 @@ def draft_study(source: Any) -> str:
     return draft(source).text
 
 
-def draft(source: Any) -> Draft:
+def draft(source: Any, actions: Sequence[str] = ()) -> Draft:
     """Guess a study file, every section of which a person must check.
 
     Columns are recognized by their names (stay_id, charttime, dose, died …), their values, and how
     they change within episodes. Rewards follow from what outcomes are called; where that says
     nothing they are left to the reader. Problems found when the log is read with the draft are
     settled in `[problems]` or listed at its end. Of a long log the first rows are looked at. Codes
-    of a MEDS data set are recognized likewise.
+    of a MEDS data set are recognized likewise. Columns named in `actions` are actions; a log in
+    which no column looks like one is refused.
     """
     if is_data_set(source):
         return Draft(*draft_events(source))
     log = load_first_rows(source, ROWS)
-    roles = recognize(log)
+    check_columns(log.name, log.table.column_names, dict.fromkeys(actions, "--action"))
+    roles = recognize(log, actions)
     if not log.whole:
         log, source = _complete(log, roles)
-        roles = recognize(log)
+        roles = recognize(log, actions)
     states = choose_states(roles)
     content = _draft(roles, states)
     found = _settle(source, content, log, roles)
