@@ -250,16 +250,17 @@ def _why_none(audit: Audit) -> str:
 
 def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> Table:
     outcomes = audit.meta.outcome_names
+    shown = outcomes[: -1 if audit.all_end else None]
     digits = digits_for(flagged["difference"], rate=audit.is_rate)
     unit = capitalized(clock.unit)
-    columns = (*(f">{name}" for name in outcomes), ">Change", f">{unit}", "Sure", ">Cases")
+    columns = (*(f">{name}" for name in shown), ">Change", f">{unit}", "Sure", ">Cases")
     rows = (
         (
             row["id"],
             row["observed_outcome"],
             *(
                 percent(chance).replace("under ", "<").replace("over ", ">")
-                for _, chance in outcome_chances(row, outcomes)
+                for _, chance in outcome_chances(row, outcomes)[: len(shown)]
             ),
             digits.gap(row["difference"]),
             "never" if row["first_change"] < 0 else clock.time(int(row["first_change"])),

@@ -138,7 +138,10 @@ def _code_rows(
     count = log.table.num_rows
     outcome = np.full(count, MISSING)
     if named.outcome is not None:
-        outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
+        # what the study calls the end without an outcome is none
+        levels = list(dict.fromkeys([*study.outcome, study.words.none]))
+        outcome = log.code(named.outcome, partial(code_levels, levels=levels))
+        outcome[outcome == len(study.outcome)] = MISSING
     places = partial(log.places, owner=lambda row: ids[episode[row]] if episode[row] >= 0 else None)
     problems = LogProblems(study.problems, places, in_study=remedy is None, done=dict(log.done))
     cells, pools = _code_cells(log, study)
