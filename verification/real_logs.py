@@ -42,6 +42,12 @@ def liver_trial() -> pd.DataFrame:
     return _r_data("survival", "pbcseq")
 
 
+def infections() -> pd.DataFrame:
+    """CGD: 128 patients of the trial of gamma interferon, one row from infection to infection."""
+    table = _r_data("survival", "cgd")
+    return table.assign(infections=-table["status"])
+
+
 def migraine_diary() -> pd.DataFrame:
     """Days of 133 patients with and without headache (Kostecki-Dillon, Monette and Wong)."""
     return _r_data("carData", "KosteckiDillon")

@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from butfor.audit.audit import Audit
 from butfor.cli.main import app
+from butfor.log.fields import LOST
+from butfor.log.read import read_log
 from butfor.log.write import write_toml
-from verification.real_logs import LOGS, MissingError
+from verification.real_logs import LOGS, MissingError, infections
 
 MOST_EDITS = 3
 
@@ -95,7 +97,9 @@ def test_what_was_read_is_what_the_file_says(audited):
     short = log.groupby("episode", sort=False).size() < audited.audit.meta.parameters.horizon
     assert counts.censored == int((ends["outcome"].isna() & short).sum())
     sections = audited.study.get("outcome", {})
-    names = {value: section.get("name", value) for value, section in sections.items()}
+    names = {value: section.get("name", value) for value, section in sections.items()} | {
+        LOST: LOST
+    }
     expected = ends["outcome"].map(names).astype(object).fillna(audited.audit.meta.none)
     expected = expected.value_counts().to_dict()
     assert audited.audit.episodes["observed_outcome"].value_counts().to_dict() == expected
@@ -120,6 +124,29 @@ def test_a_policy_that_changes_nothing_changes_nobody(audited):
 
 
 # The same numbers, by plain counting
+
+
+STOPS = {
+    "columns": {"episode": "id", "time": "tstart", "reward": "infections"},
+    "state": {"steroids": {"levels": ["0", "1"], "static": True}, "age": {"cuts": [6, 12, 20]}},
+    "action": {"treat": {"levels": ["placebo", "rIFN-g"]}},
+}
+
+
+def test_a_trial_in_the_start_stop_format_keeps_all_patients_or_is_refused():
+    """Row after row from one infection to the next; 128 patients with .594 infections each."""
+    try:
+        table = infections()
+    except MissingError as missing:
+        pytest.skip(str(missing))
+    offered = {"no_transition": "drop", "lost_reward": "drop"}
+    with pytest.raises(ValueError, match=r"of 128 episodes .* would be left out") as caught:
+        read_log(table, STOPS | {"problems": offered})
+    assert 'no_transition = "keep"' in str(caught.value)
+    log = read_log(table, STOPS | {"problems": {"no_transition": "keep"}}).episodes
+    assert len(log) == table["id"].nunique() == 128
+    assert len(log.state) == len(table)
+    assert log.returns().mean() == pytest.approx(-76 / 128)
 
 
 def text(value):
@@ -149,6 +176,8 @@ def decisions(table, study):
     ends = outcome.map(text, na_action="ignore").where(lambda o: o.isin(study.get("outcome", {})))
     last = ends.groupby(table[episode].to_numpy(), sort=False).transform("last").to_numpy()
     rows["outcome"] = np.where(follows, None, last)
+    if study.get("problems", {}).get("no_transition") == "keep":  # here every row has an action
+        rows.loc[~follows & rows["outcome"].isna(), "outcome"] = LOST
     rows["reward"] = rewards(table, rows, study)
     if "behavior_probability" in columns:
         rows["propensity"] = table[columns["behavior_probability"]].to_numpy()
@@ -168,7 +197,8 @@ def put_on_grid(table, episode, time, study):
     every = [(one, place) for one, last in step.groupby(table[episode]).max().items()
              for place in range(last + 1)]  # fmt: skip
     found = merged.reindex(pd.MultiIndex.from_tuples(every))
-    return found.assign(**{episode: [one for one, _ in every]}).reset_index(drop=True)
+    added = ~found.index.isin(merged.index)
+    return found.assign(**{episode: [one for one, _ in every]}, added=added).reset_index(drop=True)
 
 
 def codes(table, study, kind):
@@ -188,7 +218,8 @@ def codes(table, study, kind):
 
 def rewards(table, rows, study):
     if "reward" in study:
-        return table[study["columns"]["reward"]].map(study["reward"]["values"]).to_numpy()
+        earned = table[study["columns"]["reward"]].map(study["reward"]["values"]).to_numpy()
+        return np.where(table["added"], 0.0, earned) if "added" in table else earned
     if "reward" in study["columns"]:
         return table[study["columns"]["reward"]].to_numpy()
     worth = {value: section["reward"] for value, section in study["outcome"].items()}
@@ -229,6 +260,7 @@ def estimates(log, study, audit):
     if "outcome" in study:
         last = groups["reward"].last().groupby(groups["outcome"].last()).mean()
         worst = min(s.get("reward", last.get(v)) for v, s in study["outcome"].items())
+        worst = min(worst, last.get(LOST, worst))
     usual = values(behavior, worst)
     final, left = groups["final"].last().astype(int), horizon - length
     goes_on = [0.0 if end else usual[n][s] for end, n, s in zip(ended, left, final, strict=True)]

@@ -7,6 +7,8 @@ import tracemalloc
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -18,7 +20,8 @@ from butfor.checks import MOST_EPISODES
 from butfor.cli.main import app
 from butfor.cli.output import exit_on_error
 from butfor.hidden import LatentPolicy, pomdp_value
-from butfor.log.files import MOST_ROW
+from butfor.log.files import MOST_ROW, explained
+from butfor.log.sources import load_log, stacked
 from butfor.log.study import MOST_PARTS, MOST_TOLD, read_study
 from butfor.random import MOST_SEED, check_seed
 from butfor.threads import MOST_THREADS
@@ -234,6 +237,61 @@ def test_memory_that_runs_out_is_told_with_a_remedy(capsys):
     with pytest.raises(Exception, match="2"), exit_on_error():
         np.empty(2**55)
     assert "not enough memory" in capsys.readouterr().err
+
+
+class Part:
+    """A table with one column."""
+
+    column_names = ("stay",)
+
+    def __init__(self, column):
+        self.column = lambda _: column
+
+
+def test_a_sound_file_is_not_called_damaged_when_memory_runs_out(tmp_path, monkeypatch, capsys):
+    """Arrow's error of memory is one of Arrow, too; others have the number of the system."""
+    frame = pd.DataFrame({"stay": ["a", "b"], "end": [1, 2]})
+    frame.to_parquet(tmp_path / "log.parquet")
+
+    def fail(error):
+        def ask(*_, **__):
+            raise error
+
+        return ask
+
+    failed = pa.ArrowMemoryError("malloc of size 8796093022208 failed")
+    log = load_log(tmp_path / "log.parquet")
+    with pytest.raises(MemoryError, match="column 'stay': malloc of size 8796093022208"):
+        log.code("stay", fail(failed))
+    for error in (failed, OSError(errno.ENOMEM, "Cannot allocate memory")):
+        with (
+            pytest.raises(MemoryError, match=r"log.parquet: "),
+            explained(tmp_path / "log.parquet"),
+        ):
+            raise error
+    with monkeypatch.context() as patch:
+        patch.setattr("butfor.log.sources.pa.array", fail(failed))
+        with pytest.raises(MemoryError, match="malloc of size"):
+            load_log(frame)
+    with monkeypatch.context() as patch:
+        patch.setattr("butfor.log.sources.pa.table", fail(failed))
+        with pytest.raises(MemoryError, match="malloc of size"):
+            load_log(pa.table({"stay": ["a"]}))
+
+    class Column:  # of two parts with different types, which are cast to one
+        type, cast = pa.int32(), fail(failed)
+
+    with pytest.raises(MemoryError, match="malloc of size"):
+        stacked([Part(Column()), Part(Column())], [tmp_path, tmp_path])
+    with monkeypatch.context() as patch:
+        patch.setattr("butfor.log.write.pa.array", fail(failed))
+        with pytest.raises(MemoryError, match="malloc of size"):
+            bf.write_episodes(
+                sepsis.simulate(PHYSICIAN, 2, version="corrected"), tmp_path / "x.parquet"
+            )
+    with pytest.raises(Exception, match="2"), exit_on_error():
+        log.code("stay", fail(failed))
+    assert "not enough memory (reading the column 'stay': malloc of size" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_told_with_a_remedy(capsys):

@@ -466,7 +466,7 @@ FRAMES = [
     case(
         "outcome before the last row",
         lambda: read(with_cell(0, "outcome", "home")),
-        ("'home'", r"row 0 \(episode w\)", "ends with its outcome"),
+        ("several different outcomes", r"row 0 \(episode w\)", "one outcome, on its last row"),
     ),
     case(
         "outcomes without rewards",
@@ -506,7 +506,7 @@ FRAMES = [
     case(
         "horizon shorter than an episode of a frame",
         lambda: read(horizon=1),
-        ("horizon 1", "episode w has 2 steps", "leave the horizon out"),
+        ("longer than the horizon", "episode w", "leave it out; or problems=.*cut"),
     ),
 ]
 

@@ -201,6 +201,7 @@ never = [{ step = "0", drug = "yes" }]
 [problems]
 no_outcome = "keep"
 no_transition = "drop"
+drop_at_most = 1
 """
 
 

@@ -1,20 +1,25 @@
 """`butfor init` on logs as strangers bring them: what it takes each column for, and why."""
 
+import io
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.cli.main import app
+from butfor.cli.summary import print_audit
 from butfor.log import first_rows
 from butfor.log.draft import draft
 from butfor.log.guess.information import entropy, mutual_information
 from butfor.log.guess.words import good_or_bad, meaning, parts
 from butfor.log.study import read_study
+from butfor.log.write import write_toml
 from tests import found_logs
 
 
@@ -404,8 +409,13 @@ def test_a_diary_of_days_that_sound_bad_has_a_reward():
     assert content["reward"] == {"values": {"no": 0.0, "yes": -1.0}}
     assert content["state"]["headache"] == {"levels": ["no", "yes"]}
     episodes = bf.read_episodes(log, content)
-    # each day is worth what was written last: also the days that nobody wrote
-    worth = -episodes.codes(episodes.state)["headache"].astype(float)
+    # each day is worth what was written last; the days that nobody wrote earn nothing
+    written = log.groupby(["id", "day"])["headache"].last()
+    worth = [
+        -1.0 if written.get((person, day)) == "yes" else 0.0
+        for person, mine in log.groupby("id")["day"]
+        for day in range(mine.min(), mine.max() + 1)
+    ]
     np.testing.assert_array_equal(episodes.reward, worth)
 
 
@@ -500,5 +510,115 @@ def test_every_kind_of_table_is_drafted_alike():
 
 
 def test_outcomes_are_found_in_an_empty_looking_log():
-    log = pd.DataFrame({"id": [1, 2], "x": [None, None]})
+    log = pd.DataFrame({"id": [1, 1, 2], "x": [None] * 3, "drug": ["on", "off", "on"]})
     assert draft(log).findings[1].why == "it is empty"
+
+
+def unit(*, fixed, stays=200, hours=6):
+    """Stays in a ward: most end before the last hour, or each has its result there."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for stay in range(stays):
+        level = int(rng.integers(3))
+        for hour in range(hours):
+            drug, last = int(rng.integers(2)), hour == hours - 1
+            if fixed:
+                end = rng.choice(["well", "ill"]) if last else ""
+            else:
+                end = rng.choice(["died", "home", "in ICU" if last else ""], p=[0.1, 0.1, 0.8])
+            rows.append((stay, hour, ("low", "mid", "high")[level], ("off", "on")[drug], end))
+            if end:
+                break
+            level = int(np.clip(level + rng.integers(-1, 2), 0, 2))
+    return pd.DataFrame(rows, columns=["stay_id", "hour", "lactate", "drug", "status"])
+
+
+def test_a_label_of_the_last_possible_row_is_the_end_of_follow_up(tmp_path):
+    log = unit(fixed=False)
+    drafted = draft(log)
+    content = content_of(drafted)
+    assert set(content["outcome"]) == {"died", "home"}
+    assert content["words"]["none"] == "in ICU"
+    assert drafted.undecided == ""
+    log.to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "study.toml").write_text(drafted.text)
+    audit = bf.audit_log(tmp_path / "log.csv", tmp_path / "study.toml", models=0, rehearsal=False)
+    assert audit.meta.outcome_names == ["died", "home", "in ICU"]
+    counts = log.loc[log["status"] != "", "status"].value_counts()
+    assert audit.outcome_table().sum(axis=1).to_dict() == counts.to_dict()
+
+
+def test_results_at_the_end_of_a_trial_of_fixed_length_are_results(tmp_path):
+    log = unit(fixed=True)
+    content = content_of(draft(log))
+    assert set(content["outcome"]) == {"well", "ill"}
+    assert "none" not in content["words"]
+    assert content["evaluation"]["by_step"]
+    content["outcome"] = {"well": {"reward": 1.0}, "ill": {"reward": 0.0}}
+    log.to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "study.toml").write_text(write_toml(content))
+    audit = bf.audit_log(tmp_path / "log.csv", tmp_path / "study.toml", models=0, rehearsal=False)
+    assert audit.all_end
+    file = io.StringIO()
+    print_audit(Console(width=200, file=file), audit, verbose=True)
+    assert "well" in file.getvalue()
+    assert "no outcome" not in file.getvalue()
+
+
+def test_an_outcome_that_is_rare_at_the_greatest_length_stays_an_outcome():
+    log = unit(fixed=False)
+    log.loc[log["status"].eq("in ICU") & (log["stay_id"] % 10 > 0), "status"] = "home"
+    assert set(content_of(draft(log))["outcome"]) == {"died", "home", "in ICU"}
+
+
+def visits(**columns):
+    """Forty patients with three visits each, and no column that looks like an action."""
+    rng = np.random.default_rng(3)
+    log = pd.DataFrame({"patient": np.repeat(range(40), 3), "visit": np.tile(range(3), 40)})
+    log["lactate"] = rng.gamma(2, size=120).round(2)
+    log["end"] = np.where(log["visit"] == 2, np.repeat(rng.choice(["home", "died"], 40), 3), "")
+    return log.assign(**columns)
+
+
+GROUP = np.repeat(np.arange(40) % 3, 3)  # constant within every episode
+DROPOUT = np.where(np.tile(range(3), 40) == 2, np.repeat(np.arange(40) % 2, 3), 0)
+
+
+def test_what_never_changes_within_an_episode_is_no_action(tmp_path):
+    log = visits(center=GROUP, drop=DROPOUT).drop(columns="lactate")
+    with pytest.raises(ValueError, match=r"no column looks like an action; .*--action COLUMN"):
+        draft(log)
+    log.to_csv(tmp_path / "log.csv", index=False)
+    command = ["init", str(tmp_path / "log.csv"), "--out", str(tmp_path / "study.toml")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert "no column looks like an action" in done.output
+    assert not (tmp_path / "study.toml").exists()
+    done = CliRunner().invoke(app, [*command, "--action", "center"])
+    assert done.exit_code == 0, done.output
+    drafted = tomllib.loads((tmp_path / "study.toml").read_text())
+    assert list(drafted["action"]) == ["center"]
+    done = CliRunner().invoke(app, [*command, "--action", "centre", "--overwrite"])
+    assert done.exit_code == 2
+    assert "--action: no column 'centre'; did you mean 'center'?" in done.output
+
+
+@pytest.mark.parametrize("flag", [DROPOUT, np.repeat(np.arange(40) % 2, 3)])
+def test_a_dropout_flag_is_no_action(flag):
+    with pytest.raises(ValueError, match="no column looks like an action"):
+        draft(visits(drop=flag))
+    found = roles_of(draft(visits(drop=flag), ["lactate"]))
+    assert (found["drop"], found["lactate"]) == ("left out", "action")
+
+
+def test_the_three_rows_of_the_quick_start_are_one_stay(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "quick-start.md").read_text()
+    (tmp_path / "icu.csv").write_text(page.split("```")[3].strip() + "\n")
+    assert roles_of(draft(tmp_path / "icu.csv")) == {
+        "stay_id": "episode",
+        "hour": "time",
+        "lactate": "state",
+        "sofa": "state",
+        "vasopressor_dose": "action",
+        "discharge_status": "outcome",
+    }

@@ -396,7 +396,7 @@ def test_audits_discount_by_time_in_full_and_in_summary_detail(tmp_path):
         write_log(tmp_path / "shards" / f"{name}.csv", chosen)
     content = STUDY | {
         "evaluation": {"discount": 0.9},
-        "problems": {"no_outcome": "keep", "no_transition": "drop"},
+        "problems": {"no_outcome": "keep", "no_transition": "drop", "drop_at_most": 1},
     }
     study = tmp_path / "study.toml"
     study.write_text(write_toml(content))

@@ -1,10 +1,12 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from butfor import Episodes, Outcome, Variable, fit_mdp
+from butfor import Episodes, Outcome, Variable, fit_mdp, read_episodes
 from butfor.log.variables import project
 from tests.builders import DEATH, HOME, PATIENT, patient_log, patient_state, random_log, ward_log
 from tests.support import PROPERTY
@@ -420,6 +422,99 @@ def test_all_problems_of_a_frame_are_reported_together():
     assert "no_transition: 1 episode" in message
     assert "row 2 (episode x)" in message
     assert "[problems]" not in message  # there is no study file to change
+    assert 'problems={"no_transition": "drop"}' in message
+
+
+# A table with one defect each, and the settlement that leaves something of it.
+TIMED = ("stay", "hour", "ward", "drug", "pay", "end")
+DEFECTS = {
+    "duplicates": (
+        [("w", 0, "a", "yes", 0, None), ("w", 0, "b", "no", 0, None), ("w", 1, "a", "no", 0, "x")],
+        "drop",
+    ),
+    "lost_reward": ([("w", 0, "a", "yes", 1, None), ("w", 1, "b", "no", 5, None)], "drop"),
+    "missing_reward": (
+        [("w", 0, "a", "yes", None, None), ("w", 1, "b", "no", 1.0, "x")],
+        "fill",
+    ),
+    "not_numbers": (
+        [("w", 0, "a", "yes", "much", "x"), ("x", 0, "a", "no", "1", "x")],
+        "drop",
+    ),
+    "missing_action": (
+        [("w", 0, "a", None, 0, None), ("w", 1, "b", "no", 0, "x"), ("x", 0, "a", "yes", 0, "x")],
+        "drop",
+    ),
+    "differing_outcomes": (
+        [("w", 0, "a", "yes", 0, "y"), ("w", 1, "b", "no", 0, "x")],
+        "last",
+    ),
+    "beyond_horizon": (
+        [(1, 0, "a", "no", 0, None), (1, 1, "a", "yes", 0, None), (1, 2, "a", "no", 0, "x")],
+        "cut",
+    ),
+}
+
+
+def both_readings(rows, **problems):
+    """What a frame is read as, by `from_frame` and by `read_episodes`: an error or episodes."""
+    table = frame(rows, TIMED)
+    ends = sorted({row[-1] for row in rows if row[-1]})
+    study = {
+        "columns": {"episode": "stay", "time": "hour", "reward": "pay", "outcome": "end"},
+        "state": {"ward": {"levels": ["a", "b"]}},
+        "action": {"drug": {"levels": ["no", "yes"]}},
+        "outcome": {end: {"reward": 0} for end in ends or ["x"]},
+        "evaluation": {"horizon": 2},
+        "problems": {"order": "sort", "no_outcome": "keep"} | problems,
+    }
+    options = {"states": ["a", "b"], "actions": ["no", "yes"], "horizon": 2}
+    outcomes = [Outcome(end, 0.0) for end in ends or ["x"]]
+    for read in (
+        lambda: Episodes.from_frame(
+            *(table,), time="hour", reward="pay", outcomes=outcomes, problems=problems or None,
+            **NAMES, **options,
+        ),
+        lambda: read_episodes(table, study),
+    ):  # fmt: skip
+        try:
+            yield read()
+        except ValueError as error:
+            yield str(error)
+
+
+@pytest.mark.parametrize("kind", DEFECTS)
+def test_a_frame_has_the_problems_and_settlements_of_a_log_with_a_study(kind):
+    rows, settlement = DEFECTS[kind]
+    refusals = list(both_readings(rows))
+    found = [re.search(rf"- {kind}: [^(]*[(][^)]*[)]", text).group() for text in refusals]
+    assert found[0] == found[1]
+    assert f'problems={{"{kind}": "{settlement}"}}' in refusals[0]
+    assert f'{kind} = "{settlement}"' in refusals[1]
+    one, other = both_readings(rows, **{kind: settlement, "drop_at_most": 1.0})
+    assert_same(one, other)
+
+
+def test_times_that_are_text_are_read_as_numbers_and_not_sorted_as_text():
+    table = frame(
+        [
+            ("w", "10", "c", None, "death"),
+            ("w", "2", "b", "no", None),
+            ("w", "1", "a", "yes", None),
+        ],
+        columns=("stay", "hour", "ward", "drug", "end"),
+    )
+    log = Episodes.from_frame(table, time="hour", outcomes=[DEATH], **NAMES)
+    assert (log.state.tolist(), log.next_state.tolist()) == ([0, 1], [1, 2])
+    words = table.assign(hour=["late", "soon", "now"])
+    with pytest.raises(ValueError, match="neither a number nor a date"):
+        Episodes.from_frame(words, time="hour", outcomes=[DEATH], **NAMES)
+
+
+def test_unknown_problems_of_a_frame_are_refused():
+    table = frame([("w", "a", "yes", "death")])
+    with pytest.raises(ValueError, match="problems= duplicate: no such key; did you mean dupl"):
+        Episodes.from_frame(table, outcomes=[DEATH], problems={"duplicate": "drop"}, **NAMES)
 
 
 def test_the_final_state_of_an_episode_with_an_outcome_may_be_unknown():

@@ -219,6 +219,19 @@ def test_long_logs_are_counted_in_blocks(monkeypatch):
         np.testing.assert_array_equal(getattr(blocks, name), getattr(whole, name))
 
 
+def test_the_end_is_named_as_it_is_printed():
+    log = ward()
+    printed = fit_factored(log).describe()["variable"].iloc[-1]
+    model = fit_factored(log, {printed: "counts"}, parents={printed: ["pulse"]})
+    assert model.factor(printed).parents == ("pulse",)
+    assert model.end is model.factor(printed)
+    for options in ({"parents": {"edn": []}}, {"learner": {"edn": "counts"}}):
+        with pytest.raises(ValueError, match=r"there are pulse, drug, \(end\)$"):
+            fit_factored(log, **options)
+    with pytest.raises(ValueError, match=r"'\(end\)'; give ends= for it"):
+        fit_factored(log, known={printed: ([], [1.0])})
+
+
 def test_a_description_has_one_row_per_factor():
     table = fit_factored(ward()).describe()
     assert list(table["variable"]) == ["pulse", "drug", "(end)"]
@@ -399,7 +412,7 @@ REFUSED = [
         "'next.drug' does not come earlier in the order pulse, drug",
     ),
     ({"known": {"age": ([], [1.0])}}, "known: no state variable 'age'"),
-    ({"known": {END: ([], [0.0, 0.0, 1.0])}}, "no state variable ''; give ends= for the end"),
+    ({"known": {END: ([], [0.0, 0.0, 1.0])}}, r"no state variable '\(end\)'; give ends= for it"),
     ({"known": {"pulse": ([], [1.0, 1.0])}}, "the table of 'pulse'.*sums to 2"),
     ({"known": {"pulse": (["drug"], [0.5, 0.5])}}, r"shape \(2,\), expected \(2, 2\)"),
     (

@@ -18,7 +18,7 @@ from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.run import audit_shards
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
-from butfor.log.grid import ADDED
+from butfor.log.grid import ADDED, put_on_grid
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from tests.reference import grid as slow
@@ -76,6 +76,91 @@ def test_rows_of_a_step_are_merged_as_on_paper(take: str, pulse: float) -> None:
         "pulse: cells carried forward": 1,
         "dose: cells filled with 0": 2,
     }
+
+
+DIARY = table(
+    """stay,hour,head,dose
+    1,0,yes,0
+    1,1,yes,0
+    1,4,no,0
+    2,0,no,0
+    2,3,yes,0"""
+)
+WORDS: dict[str, Any] = {
+    "columns": {"episode": "stay", "time": "hour", "reward": "head"},
+    "state": {"head": {"levels": ["no", "yes"]}},
+    "action": {"dose": {"levels": ["0"]}},
+    "reward": {"values": {"no": 0.0, "yes": -1.0}},
+    "missing": {"dose": {"carry": True}},
+    "problems": {"no_transition": "keep"},
+}
+
+
+def test_steps_that_a_grid_adds_earn_nothing_unless_the_study_says_so() -> None:
+    reading = read_log(DIARY, {**WORDS, "time": {"every": 1}})
+    assert reading.episodes.reward.tolist() == [-1, -1, 0, 0, 0, 0, 0, 0, -1]
+    assert reading.episodes.codes(reading.episodes.state)["head"].tolist() == [
+        *(1, 1, 1, 1, 0),  # what is carried forward is the state only
+        *(0, 0, 0, 1),
+    ]
+    words = {**WORDS, "reward": {**WORDS["reward"], "added": True}}
+    reading = read_log(DIARY, {**words, "time": {"every": 1}})
+    assert reading.episodes.reward.tolist() == [-1, -1, -1, -1, 0, 0, 0, 0, -1]
+    assert reading.done["reward: added steps that earn what their state is worth"] == 2
+
+
+def test_merged_steps_that_earn_by_their_state_are_named() -> None:
+    reading = read_log(DIARY, {**WORDS, "time": {"every": 2}})  # 0 and 1 are one step: twice yes
+    assert reading.episodes.reward.tolist() == [-1, 0, 0, 0, -1]
+    assert reading.done["reward: merged steps that earn what their state is worth"] == 1
+
+
+def test_a_grid_that_changed_sums_would_be_refused(monkeypatch) -> None:
+    def pay_twice(rows, *given):
+        added = put_on_grid(rows, *given)
+        rows.numbers["reward"] = rows.numbers["reward"] * 2
+        return added
+
+    monkeypatch.setattr("butfor.log.rows.put_on_grid", pay_twice)
+    with pytest.raises(ValueError, match="add up to 20 instead of 10"):
+        read_log(IRREGULAR, study())
+
+
+def test_filled_gaps_have_their_own_times() -> None:
+    log = read_log(
+        DIARY,
+        {
+            **{key: part for key, part in WORDS.items() if key != "missing"},
+            "columns": {**WORDS["columns"], "time_step": 1},
+            "problems": {"gaps": "fill", "no_transition": "keep"},
+        },
+    ).episodes
+    assert log.recorded["time"][: len(log.state)].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3]
+    assert log.reward.tolist() == [-1, -1, 0, 0, 0, 0, 0, 0, -1]
+
+
+def test_filled_gaps_belong_to_the_subject_of_their_episode() -> None:
+    log = read_log(
+        DIARY.assign(person=["p", "p", "p", "q", "q"]),
+        {
+            **{key: part for key, part in WORDS.items() if key != "missing"},
+            "columns": {**WORDS["columns"], "time_step": 1, "subject": "person"},
+            "problems": {"gaps": "fill", "no_transition": "keep"},
+        },
+    ).episodes
+    assert log.subject.tolist() == ["p", "q"]
+
+
+def test_what_dropping_and_cutting_lose_is_named() -> None:
+    steps = {"columns": {**WORDS["columns"], "time_step": 1}, "missing": {}}
+    dropped = {"gaps": "drop", "no_transition": "keep", "drop_at_most": 1}
+    lone = DIARY[DIARY["stay"] == 2].assign(stay=3, hour=[0, 1])
+    done = read_log(pd.concat([DIARY, lone]), {**WORDS, **steps, "problems": dropped}).done
+    assert done["rewards of rows left out"] == 3  # of the five days with a headache, two are left
+    cut = {"no_transition": "keep", "beyond_horizon": "cut"}
+    reading = read_log(DIARY, {**WORDS, "problems": cut, "evaluation": {"horizon": 1}})
+    assert reading.done["rewards of rows left out"] == 2
+    assert reading.done["outcomes of episodes left out"] == 2
 
 
 def test_any_is_the_last_action_given_within_a_step() -> None:
@@ -224,7 +309,8 @@ def test_what_no_rule_fills_is_a_problem_of_the_log() -> None:
     rule = {"missing": {"lactate": {"carry": 1}}, "problems": {"missing_state": "fill"}}
     with pytest.raises(ValueError, match=r"Add fill = ... to \[missing.lactate\]"):
         read_log(LABS, {**LACTATE, **rule})
-    dropped = {"missing": {"lactate": {}}, "problems": {"missing_state": "drop"}}
+    settled = {"missing_state": "drop", "drop_at_most": 0.5}
+    dropped = {"missing": {"lactate": {}}, "problems": settled}
     assert read_log(LABS, {**LACTATE, **dropped}).episodes.id.tolist() == ["b"]
 
 

@@ -182,7 +182,7 @@ def test_a_subject_is_an_episode_unless_a_start_is_named(tmp_path):
     study["source"] = {k: v for k, v in study["source"].items() if v is not None}
     log = read_log(
         write_events(tmp_path, [*STAY, (8, 0, "MEDS_DEATH")]),
-        study | {"problems": {"no_transition": "drop", "missing_state": "drop"}},
+        study | {"problems": {"no_transition": "drop", "missing_state": "drop", "drop_at_most": 1}},
     ).episodes
     assert log.id.tolist() == [7]
     assert log.lengths.tolist() == [3]  # from 0 to 9.5, the time of the outcome

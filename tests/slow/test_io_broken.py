@@ -269,7 +269,7 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
     ),
     "beyond the horizon": (
         LOG,
-        ["beyond_horizon: 2 episodes", "Raise [evaluation] horizon", '"cut"'],
+        ["beyond_horizon: 2 episodes", "Raise the horizon", '"cut"'],
         "[evaluation]\nhorizon = 1\n",
     ),
     "dates without unit": (
@@ -480,11 +480,14 @@ def test_parts_that_do_not_fit_together(tmp_path: Path) -> None:
         ),
         (
             pd.DataFrame({"e": [1, 1], "s": ["x", object], "a": [1, 1], "r": [0, 0]}),
-            ["not_numbers: 2 rows have a 's'", "rows 0, 1, counted from 0"],
+            [
+                "not_numbers: 2 rows have a 's'",
+                "row 0 (episode 1), row 1 (episode 1), counted from 0",
+            ],
         ),
         (
             pd.DataFrame({"e": [1, 1], "s": [0, 0.5], "a": [1, 1], "r": [0, 0]}),
-            ["unknown_levels: 1 row has a 's'", "'0.5'", "row 1, counted from 0"],
+            ["unknown_levels: 1 row has a 's'", "'0.5'", "row 1 (episode 1), counted from 0"],
         ),
         (
             pa.table({"e": [1, 2, 1, 2], "s": [0] * 4, "a": [0] * 4, "r": [0] * 4}),
@@ -492,7 +495,7 @@ def test_parts_that_do_not_fit_together(tmp_path: Path) -> None:
         ),
         (
             pa.table({"e": [1, 1, 1], "s": [0] * 3, "a": [0] * 3, "r": [None, 1.0, 1.0]}),
-            ["missing_reward: 1 row has no reward", "row 0, counted from 0"],
+            ["missing_reward: 1 row has no reward", "row 0 (episode 1), counted from 0"],
         ),
     ],
 )

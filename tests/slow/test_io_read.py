@@ -259,6 +259,7 @@ def test_an_outcome_on_every_row_tells_how_an_episode_ends(tmp_path: Path) -> No
     assert (log.next_state.tolist(), log.outcome.tolist()) == ([0], [1])
 
 
+ALL = {"drop_at_most": 1}  # in logs of four episodes, one is too many
 HERE = "a,4,60,high,full,"  # the second line of LOG
 
 
@@ -292,7 +293,7 @@ def test_problems_are_settled_as_the_study_says(
     text = LOG.replace(old, new)
     with pytest.raises(ValueError, match=f"- {kind}: "):
         read_text(tmp_path, text, changed(problems={kind: "refuse"}))
-    reading = read_text(tmp_path, text, changed(problems={kind: policy}))
+    reading = read_text(tmp_path, text, changed(problems={kind: policy} | ALL))
     count = 3 if kind == "no_outcome" else 1
     assert reading.done[f"{kind}: {done} {DONE[policy]}"] == count
     assert reading.episodes.state.tolist() == state
@@ -308,7 +309,9 @@ def test_gaps_are_filled_with_the_row_before(tmp_path: Path) -> None:
     assert log.reward.tolist() == [0, 0, 0, 1, -1, 0, 0, 0, 0]
     assert log.side is not None
     assert np.isnan(log.side["pulse"][1])  # nobody measured it
-    dropped = read_text(tmp_path, LOG, changed(columns={"time_step": 2}, problems={"gaps": "drop"}))
+    dropped = read_text(
+        tmp_path, LOG, changed(columns={"time_step": 2}, problems={"gaps": "drop"} | ALL)
+    )
     assert dropped.episodes.id.tolist() == ["b"]
     with pytest.raises(ValueError, match=r"gaps: 4 rows do not follow .* \(lines 3, 4, 7, 9\)"):
         read_text(tmp_path, LOG, changed(columns={"time_step": 2}))
@@ -327,13 +330,15 @@ def test_missing_rewards_and_bad_probabilities(tmp_path: Path) -> None:
     )
     study = changed(
         columns={"reward": "r", "behavior_probability": "p"},
-        problems={"missing_reward": "fill", "behavior_probability": "drop"},
+        problems={"missing_reward": "fill", "behavior_probability": "drop"} | ALL,
     )
     reading = read_text(tmp_path, text, study)
     assert reading.episodes.reward.tolist() == [0, 2]
     assert reading.done == {
         "behavior_probability: episodes dropped": 1,
         "missing_reward: rows filled": 1,
+        "rewards of rows left out": 1,
+        "outcomes of episodes left out": 1,
     }
 
 
@@ -510,6 +515,7 @@ def test_a_draft_guesses_a_hospital_log() -> None:
 @pytest.mark.parametrize("columns", [["a"], ["a", "b"], ["", "x\n[y]"], ["id", "=1+1", '"""']])
 def test_a_draft_is_toml_whatever_the_columns(columns: list[str]) -> None:
     table = pd.DataFrame({name: ["\x00 x\n[z]", "y", "y"] for name in columns})
+    table["action"] = ["\x00", "on", "on"]
     assert "columns" in tomllib.loads(draft_study(table))
 
 
@@ -539,6 +545,6 @@ def test_a_reward_of_a_last_decision_with_nothing_after_it_is_not_lost_silently(
     }
     with pytest.raises(ValueError, match=r"lost_reward: 1 row is a last decision .*line 3"):
         read_log(tmp_path / "log.csv", study)
-    reading = read_log(tmp_path / "log.csv", study | {"problems": {"lost_reward": "drop"}})
+    reading = read_log(tmp_path / "log.csv", study | {"problems": {"lost_reward": "drop"} | ALL})
     assert reading.done["lost_reward: rows dropped"] == 1
     assert reading.episodes.returns().tolist() == [0.0]

@@ -381,7 +381,7 @@ def test_words_can_be_rewards_and_part_of_the_state():
         "reward": {"values": {"no": 0.0, "yes": -1.0}},
         "state": NURSERY["state"],
         "action": NURSERY["action"],
-        "problems": {"no_transition": "drop"},
+        "problems": {"no_transition": "drop", "drop_at_most": 1},
     }
     assert bf.read_episodes(nursery(), study).reward.tolist() == [0, -1, -1]
     with pytest.raises(ValueError, match="have a 'pain' that is not a finite number: 'yes'"):

@@ -209,7 +209,7 @@ def test_a_log_of_numbered_states_without_outcomes(tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(
         '[columns]\nepisode = "stay"\ntime = "hour"\nstate = "state"\naction = "action"\n'
-        'reward = "gain"\n[problems]\nlost_reward = "drop"\n'
+        'reward = "gain"\n[problems]\nlost_reward = "drop"\ndrop_at_most = 1\n'
     )
     for name, groups in (
         ("one", [frame["stay"] >= 0]),
@@ -310,7 +310,9 @@ def test_weights_beyond_measure_are_summed_all_the_same(tmp_path):
 
 def test_empty_files_and_files_of_which_nothing_is_left(log, study, tmp_path):
     """Both are left out, as their rows would be if all stood in one file."""
-    text = study.read_text().replace("[problems]", '[problems]\nunknown_levels = "drop"')
+    text = study.read_text().replace(
+        "[problems]", '[problems]\ndrop_at_most = 1\nunknown_levels = "drop"'
+    )
     (tmp_path / "dropping.toml").write_text(text)
     folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 4))
     rewrite(folder / "part-001.parquet", lambda table: table.slice(0, 0))

@@ -48,6 +48,7 @@ AUDIT = Kind(
 )
 NAMED = 3  # flagged episodes that `print(audit)` names
 SAME = 1e-9  # shares that are no larger are none
+RARE = 0.001  # chances below which an end without an outcome is not worth a column
 MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are loaded
 
 
@@ -163,6 +164,13 @@ class Audit(Printed):
     def noun(self) -> str:
         """What an episode is called in the study file."""
         return self.meta.words.get("episode", "episode")
+
+    @property
+    def all_end(self) -> bool:
+        """Whether every episode has an outcome, in the log and in the model."""
+        table = self.episodes
+        observed = (table["observed_outcome"] != self.meta.none).all()
+        return bool(observed and (table["p_none"] < RARE).all())
 
     @property
     def partial(self) -> bool:

@@ -18,12 +18,15 @@ from butfor.log.whole_files import check_new_file, whole_file
 def init(
     log: Log,
     out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("study.toml"),
+    action: Annotated[
+        list[str] | None, typer.Option(help="A column that is an action; may be repeated.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Draft a study file from the columns of a log, for you to check and edit."""
     with exit_on_error():
         check_new_file(out, overwrite=overwrite)
-        drafted = draft(source_of(log))
+        drafted = draft(source_of(log), action or ())
         with whole_file(out, overwrite=overwrite) as new:
             new.write_text(drafted.text, encoding="utf-8")
     rows = [(found.column, found.role, found.why) for found in drafted.findings]

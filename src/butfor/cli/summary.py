@@ -28,7 +28,7 @@ from butfor.evaluate.wording import (
 )
 from butfor.present.clock import Clock, clock_of
 from butfor.present.story import outcome_chances, recorded_part
-from butfor.present.text import LIGHTS, capitalized, check_name
+from butfor.present.text import LIGHTS, capitalized, check_name, left_out
 from butfor.replay.steps import THIN
 from butfor.replay.usual import MOSTLY
 
@@ -122,6 +122,8 @@ def _print_log(console: Console, audit: Audit, verbose: bool) -> None:
         f"policy: {escape(audit.meta.target)}. To follow it, {share(audit.policy.changed)} of the "
         f"decisions would have to change.{unseen}\n"
     )
+    if lost := left_out(audit.meta.problems, counts.episodes, audit.noun):
+        console.print(f"[bold]{escape(lost)}[/bold]\n")
     notes = [f"Reading: {problem}: {count}" for problem, count in audit.meta.problems.items()]
     notes += audit.meta.warnings
     if verbose:
@@ -236,18 +238,19 @@ def _why_none(audit: Audit) -> str:
 
 def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> FittedTable:
     outcomes = audit.meta.outcome_names
+    shown = outcomes[: -1 if audit.all_end else None]
     digits = digits_for(flagged["difference"], rate=audit.is_rate)
     unit = capitalized(clock.unit)
     continued = "recorded_share" in flagged
     recorded = [">Recorded"] * continued
-    columns = (*(f">{o}" for o in outcomes), ">Change", *recorded, f">{unit}", "Sure", ">Cases")
+    columns = (*(f">{o}" for o in shown), ">Change", *recorded, f">{unit}", "Sure", ">Cases")
     rows = (
         (
             row["id"],
             row["observed_outcome"],
             *(
                 percent(chance).replace("under ", "<").replace("over ", ">")
-                for _, chance in outcome_chances(row, outcomes)
+                for _, chance in outcome_chances(row, outcomes)[: len(shown)]
             ),
             digits.gap(row["difference"]),
             *[recorded_part(row)] * continued,

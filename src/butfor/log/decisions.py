@@ -34,6 +34,8 @@ class Decisions:
     ends: Index = field(default_factory=lambda: np.empty(0, np.int64))  # outcome by episode
     broken: set[int] = field(default_factory=set)  # episodes with refused rows, not judged further
     doomed: dict[str, Index] = field(default_factory=dict)  # episodes to drop, by kind of problem
+    # episodes whose last decision is left out with its reward
+    shortened: Index = field(default_factory=lambda: np.empty(0, np.int64))
     dated: bool = False  # whether times are those of dates, in seconds
     # [M] each: whether the log has a cell, of columns that may be filled in
     measured: dict[tuple[str, str], Mask] = field(default_factory=dict)

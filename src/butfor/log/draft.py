@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from butfor.log.coding import listed, text_of
+from butfor.log.combinations import MOST_STATES
 from butfor.log.fields import UNIT_NAMES, place
 from butfor.log.first_rows import load_first_rows
 from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
 from butfor.log.guess.gaps import lasting_actions, missing_states
-from butfor.log.guess.profile import FEW
+from butfor.log.guess.profile import FEW, Profile
 from butfor.log.guess.roles import earns_early, recognize
 from butfor.log.guess.spacing import find_spacing
 from butfor.log.guess.states import States, choose_states
 from butfor.log.guess.words import flag, good_or_bad, is_censored, meaning, sounds
 from butfor.log.meds.draft import draft_events, is_data_set
-from butfor.log.problems import KINDS
+from butfor.log.problems import KINDS, Index
 from butfor.log.read import read_log
-from butfor.log.sources import Log
+from butfor.log.sources import Log, check_columns
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml
 
@@ -33,7 +38,7 @@ SETTLED = {
     "no_outcome": ("keep",),
     "missing_state": ("fill", "drop"),
     "missing_reward": ("fill",),
-    "no_transition": ("drop",),
+    "no_transition": ("drop", "keep"),
     "lost_reward": ("drop",),
 }
 
@@ -66,22 +71,24 @@ def draft_study(source: Any) -> str:
     return draft(source).text
 
 
-def draft(source: Any) -> Draft:
+def draft(source: Any, actions: Sequence[str] = ()) -> Draft:
     """Guess a study file, every section of which a person must check.
 
     Columns are recognized by their names (stay_id, charttime, dose, died …), their values, and how
     they change within episodes. Rewards follow from what outcomes are called; where that says
     nothing they are left to the reader. Problems found when the log is read with the draft are
     settled in `[problems]` or listed at its end. Of a long log the first rows are looked at. Codes
-    of a MEDS data set are recognized likewise.
+    of a MEDS data set are recognized likewise. Columns named in `actions` are actions; a log in
+    which no column looks like one is refused.
     """
     if is_data_set(source):
         return Draft(*draft_events(source))
     log = load_first_rows(source, ROWS)
-    roles = recognize(log)
+    check_columns(log.name, log.table.column_names, dict.fromkeys(actions, "--action"))
+    roles = recognize(log, actions)
     if not log.whole:
         log, source = _complete(log, roles)
-        roles = recognize(log)
+        roles = recognize(log, actions)
     states = choose_states(roles)
     content = _draft(roles, states)
     found = _settle(source, content, log, roles)
@@ -148,9 +155,11 @@ def _choice(found: str, problems: dict[str, str], *, ends: bool) -> dict[str, st
     `ends`: whether episodes have outcomes, or can do without their last decisions.
     """
     for kind in re.findall(r"^- (\w+):", found, re.MULTILINE):
+        if kind == "lost_reward" and problems.get(kind) == "drop":
+            kind = "no_transition"  # too many would lose it
         choices = SETTLED.get(kind, ())
         if kind in ("lost_reward", "no_transition") and not ends:
-            continue  # every episode would lose its last decision, and its reward
+            continue  # nothing tells how any episode ends
         tried = choices.index(problems[kind]) + 1 if problems.get(kind) in choices else 0
         if tried < len(choices):
             return {kind: choices[tried]}
@@ -188,7 +197,8 @@ def _draft(roles: Roles, states: States) -> _Content:
     if len(states.sections) > 1:
         _model(roles, states, content)
     noun = (noun for noun in NOUNS if noun in columns["episode"].lower())
-    content.sections["words"] = {"episode": next(noun, "episode")}
+    called = content.sections.pop("words", {})
+    content.sections["words"] = {"episode": next(noun, "episode")} | called
     _time(roles, content)
     _missing(roles, states, content)
     if roles.worth:
@@ -201,6 +211,11 @@ def _draft(roles: Roles, states: States) -> _Content:
     lines = [*([told] if told else []), *roles.notes, *(["Left out:", *left] if left else [])]
     content.comments["[columns]"] = "\n".join(lines)
     content.sections["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
+    if "time" not in content.sections and _is_fixed_length(roles, content):
+        content.sections["evaluation"]["by_step"] = True
+        content.check(
+            "[evaluation]", "every episode has the same length, so the step is in the state"
+        )
     content.sections = {key: part for key, part in content.sections.items() if part}
     return content
 
@@ -272,6 +287,12 @@ def _outcomes(roles: Roles, content: _Content) -> None:
         problems["unknown_levels"] = "fill"
         text = f"episodes with {column!r} = {listed(unknown)} count as cut short (censored)"
         content.check("[columns]", text)
+    follow_up = None if roles.rising else _end_of_follow_up(roles, profile, values)
+    if follow_up is not None:
+        values = tuple(value for value in values if value != follow_up)
+        content.sections["words"] = {"none": follow_up}
+        text = f"{follow_up!r} occurs only at the greatest length: the end of follow-up, no outcome"
+        content.check("[words]", text)
     content.sections["problems"] = problems
     signs = good_or_bad(column, values)
     if len(values) > 1 and len(set(signs)) == 1:
@@ -295,6 +316,38 @@ def _outcomes(roles: Roles, content: _Content) -> None:
             section["bad"] = True
         sections[value] = section
     content.sections["outcome"] = sections
+
+
+def _lengths(roles: Roles) -> Index:
+    """Return the number of rows of each episode, by its number."""
+    return np.bincount(roles.rows.episode[roles.rows.order])
+
+
+def _end_of_follow_up(roles: Roles, profile: Profile, values: Sequence[str]) -> str | None:
+    """Return the outcome of most of the longest episodes and no others, if others end earlier."""
+    size, last = _lengths(roles), roles.rows.last
+    longest = size[roles.rows.episode[last]] == size.max()
+    found = {value: profile.rows_with(value)[last] for value in values}
+    if roles.single or not any((ends & ~longest).any() for ends in found.values()):
+        return None
+    late = [v for v, ends in found.items() if ends.any() and not (ends & ~longest).any()]
+    return next((v for v in late if 2 * found[v].sum() > longest.sum()), None)
+
+
+def _is_fixed_length(roles: Roles, content: _Content) -> bool:
+    """Whether all episodes end with an outcome after the same number of rows."""
+    column = roles.columns.get("outcome")
+    if column is None or roles.single or not roles.log.whole:
+        return False
+    ends = [
+        roles.profiles[column].rows_with(v)[roles.rows.last] for v in content.sections["outcome"]
+    ]
+    states = [
+        len(s.get("levels", s.get("cuts", ()))) + 1 for s in content.sections["state"].values()
+    ]
+    size = _lengths(roles)
+    room = math.prod(states) * (int(size.max()) + 1) <= MOST_STATES
+    return room and bool(np.any(ends, axis=0).all() and size.min() == size.max())
 
 
 def _side(states: States, content: _Content) -> None:

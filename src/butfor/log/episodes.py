@@ -33,6 +33,7 @@ from butfor.log.combinations import (
     state_codes,
     state_durations,
 )
+from butfor.log.fields import LOST
 from butfor.log.frames import levels_of, read_frame
 from butfor.log.recorded import FILLED, RAW
 from butfor.log.variables import (
@@ -279,11 +280,14 @@ class Episodes(Printed):
         horizon: int | None = None,
         none_name: str = NO_OUTCOME,
         behavior_probability: str | None = None,
+        problems: Mapping[str, str] | None = None,
     ) -> Episodes:
         """Make Episodes of a data frame with one row per decision.
 
-        The last row of an episode has its outcome. A last row without an action gives the final
-        state; if there is neither such a row nor an outcome, the last decision is not a transition.
+        It is read as `read_episodes` reads a log with a study file, with the same problems and
+        messages. The last row of an episode has its outcome. A last row without an action gives
+        the final state; if there is neither such a row nor an outcome, the last decision is not a
+        transition.
 
         Parameters
         ----------
@@ -300,30 +304,38 @@ class Episodes(Printed):
             As in `from_arrays`.
         behavior_probability : optional
             The column with the probability of each action taken (`with_behavior_probability`).
+        problems : optional
+            How to settle problems of the log that would otherwise be refused, as in [problems] of a
+            study file. By default rows are sorted by time, and episodes without an outcome are kept
+            as censored: `{"order": "sort", "no_outcome": "keep"}`.
         """
-        ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
+        names = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
         columns = levels_of(state, states)
         given = {("state", name): known for name, known in columns.items()}
         given["action", str(action)] = actions
         if outcome is not None:
-            given["outcome", str(outcome)] = ends
+            given["outcome", str(outcome)] = names
         roles = {
             "episode": episode,
             "time": time,
             "reward": reward,
-            "probability": behavior_probability,
+            "behavior_probability": behavior_probability,
         }
-        arrays, labels = read_frame(frame, roles, given)
+        arrays, labels = read_frame(frame, roles, given, horizon=horizon, problems=problems)
         probability = arrays.pop("probability", None)
+        ends = labels.get(("outcome", str(outcome)), ()) if outcomes is None else outcomes
+        if problems is not None and problems.get("no_transition") == "keep":
+            ends = [*ends, LOST if reward else Outcome(LOST, 0.0)]
         log = cls.from_codes(
             **arrays,
             states=[Variable(name, labels["state", name]) for name in columns],
             actions=[Variable(str(action), labels["action", str(action)])],
-            outcomes=labels.get(("outcome", str(outcome)), ()) if outcomes is None else outcomes,
-            horizon=horizon,
+            outcomes=ends,
             none_name=none_name,
         )
-        return log if probability is None else log.with_behavior_probability(probability)
+        if probability is not None:
+            log = log.with_behavior_probability(probability)
+        return log if horizon is None else log.truncate(horizon)
 
     def widen(self) -> Episodes:
         """Return the same log as a wide one, whose states are only those that occur."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import zlib
@@ -41,6 +42,8 @@ def explained(path: Path) -> Iterator[None]:
         raise FileNotFoundError(f"there is no file {path}; check the path") from None
     except PermissionError:
         raise PermissionError(f"no permission to read {path}; change its permissions") from None
+    except MemoryError as error:  # one of Arrow's is an ArrowException, too
+        raise MemoryError(f"reading {path}: {error}") from None
     except (
         pa.ArrowException,
         OSError,
@@ -49,6 +52,8 @@ def explained(path: Path) -> Iterator[None]:
         zlib.error,
         UnicodeDecodeError,
     ) as error:
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            raise MemoryError(f"reading {path}: {error}") from None
         if "utf8" in str(error).lower().replace("-", ""):
             raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
         kind = "CSV" if is_csv(path) else "Parquet"

@@ -10,66 +10,79 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN, listed, text_of
+from butfor.checks import check_horizon
+from butfor.log.coding import listed, text_of
 from butfor.log.combinations import rows_of_codes
-from butfor.log.decisions import Decisions, last_rows
-from butfor.log.problems import Index, LogProblems
-from butfor.log.settle import settle_cells, settle_order, settle_outcomes, settle_transitions
-from butfor.log.sources import check_columns
+from butfor.log.decisions import Decisions
+from butfor.log.fields import LOST
+from butfor.log.left_out import check_left_out
+from butfor.log.rows import settled_rows
+from butfor.log.sections import (
+    Columns,
+    Evaluation,
+    OutcomeSection,
+    StateSection,
+    Study,
+    VariableSection,
+)
+from butfor.log.sources import load_log
+from butfor.log.study import check_problems
 from butfor.log.variables import check_distinct
-from butfor.types import Floats
 
-# A frame may be in any order, and its episodes may end without an outcome.
-POLICIES = {"order": "sort", "no_outcome": "keep", "lost_reward": "drop"}
-
+# Unless others are given: a frame may be in any order, and its episodes may be censored.
+PROBLEMS = {"order": "sort", "no_outcome": "keep", "no_transition": "refuse"}
 
 Key = tuple[str, str]  # role and column
 
 
 def read_frame(
-    frame: pd.DataFrame, roles: Mapping[str, str | None], given: Mapping[Key, Sequence[Any] | None]
+    frame: pd.DataFrame,
+    roles: Mapping[str, str | None],
+    given: Mapping[Key, Sequence[Any] | None],
+    *,
+    horizon: int | None = None,
+    problems: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[Key, tuple[str, ...]]]:
     """Return arrays for `Episodes.from_codes`, and the labels of states, actions and outcomes.
 
-    `roles` has the columns of episode, time, reward and probability (of the action taken), None if
-    there is no such column; `given` the labels of the columns that have labels, None if these are
-    those that it has.
+    `roles` has the columns of episode, time, reward and behavior_probability, None if there is no
+    such column; `given` the labels of the columns that have labels, None if these are those that
+    it has.
     """
-    column = {role: str(name) for role, name in roles.items() if name is not None}
+    named = {role: str(name) for role, name in roles.items() if name is not None}
     frame = frame.rename(columns=str)
-    used = {name: f"{role}=" for role, name in (*column.items(), *given)}
-    check_columns("the frame", list(frame.columns), used)
-    if len(frame) == 0:
-        raise ValueError("the frame has no rows; give at least one decision")
-    numbers, ids = pd.factorize(frame[column["episode"]])
-    end = next((key for key in given if key[0] == "outcome"), ("outcome", ""))
-    cells, labels = {end: np.full(len(frame), MISSING)}, {end: tuple[str, ...]()}
-    for (role, name), among in given.items():
-        cells[role, name], labels[role, name] = _code(frame[name], among, f"{role}s")
-    remedies = {key: _remedy(f"{key[0]}s", known) for key, known in labels.items()}
-    rows = Decisions(
-        LogProblems(POLICIES, partial(_places, numbers, ids), in_study=False),
-        lambda name, row: text_of(frame[name].iloc[row]),
-        np.arange(len(frame)),
-        numbers.astype(np.int64),
-        _positions(frame, column.get("time")),
-        cells.pop(end),
-        cells,
+    used = {name: f"{role}=" for role, name in (*named.items(), *given)}
+    log = load_log(frame, used)
+    labels = {key: _labels(frame[key[1]], among, f"{key[0]}s") for key, among in given.items()}
+    levels = {
+        role: {name: list(known) for (group, name), known in labels.items() if group == role}
+        for role in ("state", "action", "outcome")
+    }
+    chosen, most = check_problems(problems or {}, "problems=")
+    settled = PROBLEMS | chosen
+    outcome = next(iter(levels["outcome"]), None)
+    ends = [end for known in levels["outcome"].values() for end in known]
+    ends += [LOST] * (settled["no_transition"] == "keep")
+    study = Study(
+        columns=Columns.model_validate(named | {"outcome": outcome}),
+        state={
+            name: StateSection.model_construct(levels=known)
+            for name, known in levels["state"].items()
+        },
+        action={
+            name: VariableSection.model_construct(levels=known)
+            for name, known in levels["action"].items()
+        },
+        outcome={end: OutcomeSection() for end in ends},
+        problems=settled,
+        drop_at_most=most,
+        evaluation=Evaluation(horizon=None if horizon is None else check_horizon(horizon)),
     )
-    for role in column.keys() & {"reward", "probability"}:
-        key = ("number", column[role])
-        rows.numbers[role], rows.cells[key] = _numbers(frame[column[role]])
-        rows.number_columns[role] = column[role]
-        remedies[key] = "Fill or drop it"
-    settle_order(rows)
-    early = (rows.outcome >= 0) & ~last_rows(rows.episode)
-    what = f"have an outcome before the last row: {rows.values(end[1], early)}"
-    rows.refuse("after_outcome", early, what, "Move it: an episode ends with its outcome")
-    settle_outcomes(rows, end[1], remedies.pop(end))
-    settle_cells(rows, remedies)
-    settle_transitions(rows, outcomes=False)
-    rows.problems.check("the frame")
-    return _arrays(rows, np.asarray(ids)), labels
+    rows, ids = settled_rows(log, study, partial(_remedy, labels))
+    if len(rows) == 0:
+        raise ValueError(f"{log.name}: no episode is left; drop less in problems=")
+    check_left_out(rows.problems.done, most, log.name)
+    return _arrays(rows, ids), labels
 
 
 def levels_of(
@@ -101,47 +114,26 @@ def _arrays(rows: Decisions, ids: NDArray[Any]) -> dict[str, Any]:
     return arrays | rows_of_codes(levels, arrays["state"], arrays["next_state"])
 
 
-def _places(numbers: NDArray[Any], ids: Any, rows: Sequence[int]) -> str:
-    mine = ((row, numbers[row]) for row in rows)
-    return ", ".join(f"row {r} (episode {ids[n]})" if n >= 0 else f"row {r}" for r, n in mine)
-
-
-def _remedy(plural: str, labels: Sequence[str]) -> str:
-    known = listed(labels) or "none"
+def _remedy(labels: Mapping[Key, Sequence[str]], group: str, column: str) -> str:
+    if (group, column) not in labels:
+        return "Fill or drop it"
+    plural, known = f"{group}s", listed(labels[group, column]) or "none"
     return f"The {plural} are {known}; list it in {plural}=[...], or fill or drop it"
 
 
-def _positions(frame: pd.DataFrame, time: str | None) -> Floats:
-    """Return the place of each row in the order of time; equal times stay in the frame's order."""
-    if time is None:
-        return np.arange(len(frame), dtype=np.float64)
-    codes, _ = pd.factorize(frame[time], sort=True)
-    positions = np.empty(len(frame))
-    positions[np.argsort(codes, kind="stable")] = np.arange(len(frame))
-    positions[codes < 0] = np.nan
-    return positions
+def _labels(column: pd.Series[Any], given: Sequence[Any] | None, plural: str) -> tuple[str, ...]:
+    """Return the labels given, or those of the column in order."""
+    if given is None:
+        found = column.dropna().unique()
+        given = _sorted([value for value in found if text_of(value).strip()], plural)
+    labels = tuple(map(text_of, given))
+    check_distinct(labels, plural)
+    if not all(label.strip() for label in labels):
+        raise ValueError(f"{plural}: one of them is empty, which means missing; give it a name")
+    return labels
 
 
-def _code(
-    column: pd.Series[Any], labels: Sequence[Any] | None, plural: str
-) -> tuple[Index, tuple[str, ...]]:
-    """Code a column by the labels given, or by its own in order; return codes and labels."""
-    values = _whole(column)
-    levels = _sorted(values.dropna().unique(), plural) if labels is None else list(labels)
-    check_distinct(levels, plural)
-    codes = pd.Index(levels, dtype=object).get_indexer(pd.Index(values, dtype=object))
-    codes = np.where(codes >= 0, codes, np.where(values.isna(), MISSING, UNKNOWN))
-    return codes.astype(np.int64), tuple(str(level) for level in levels)
-
-
-def _whole(values: pd.Series[Any]) -> pd.Series[Any]:
-    """Undo what a missing cell does to integers in pandas: 1.0 is 1 again."""
-    if values.dtype.kind == "f" and (values.dropna() % 1 == 0).all():
-        return values.astype("Int64").astype(object).where(values.notna(), None)
-    return values.astype(object)
-
-
-def _sorted(labels: NDArray[Any], plural: str) -> list[Any]:
+def _sorted(labels: list[Any], plural: str) -> list[Any]:
     try:
         return sorted(labels)
     except TypeError:
@@ -150,10 +142,3 @@ def _sorted(labels: NDArray[Any], plural: str) -> list[Any]:
         raise ValueError(
             f"{plural} of several types ({shown}) have no order; list them in {plural}=[...]"
         ) from None
-
-
-def _numbers(column: pd.Series[Any]) -> tuple[Floats, Index]:
-    """Return numbers, nan if missing, and codes that mark the cells that are not numbers."""
-    values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    wrong = np.isinf(values) | (np.isnan(values) & column.notna().to_numpy())
-    return np.where(wrong, np.nan, values), np.where(wrong, NOT_A_NUMBER, np.arange(len(values)))

@@ -19,15 +19,17 @@ MERGED = "time: rows merged with another row of the same step"
 ADDED = "time: steps added where there were no rows"
 
 
-def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, ColumnRule]) -> None:
+def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, ColumnRule]) -> Mask:
     """Leave one row per step of `every` from the first row of each episode to its last.
+
+    Returns which rows were added.
 
     Rows of the same step are merged: columns with a rule as it says, others by their last value,
     rewards by their sum. Steps without rows are added with all cells missing and reward 0. A last
     row without an action gives the final state, so it does not share a step with a decision.
     """
     if len(rows) == 0 or rows.time is None:
-        return
+        return np.zeros(len(rows), dtype=bool)
     start = np.flatnonzero(first_rows(rows.episode))
     lengths = np.diff(np.append(start, len(rows)))
     origin = np.repeat(rows.time[start], lengths)
@@ -41,7 +43,7 @@ def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, ColumnRule]) 
     _check_size(rows, step)
     _merge(rows, first, rules)
     rows.problems.count(MERGED, before - len(rows))
-    _add_steps(rows, step[first], origin[first], every)
+    return _add_steps(rows, step[first], origin[first], every)
 
 
 def _first_of_step(rows: Decisions, step: Floats) -> Mask:
@@ -117,8 +119,8 @@ def _sums(values: Floats, start: Index) -> NDArray[np.float64]:
     return np.where(np.logical_or.reduceat(known, start), total, np.nan)
 
 
-def _add_steps(rows: Decisions, step: Floats, origin: Floats, every: float) -> None:
-    """Add the steps in which an episode has no rows, and set the time of each step."""
+def _add_steps(rows: Decisions, step: Floats, origin: Floats, every: float) -> Mask:
+    """Add the steps in which an episode has no rows, mark them, and set the time of each step."""
     last = last_rows(rows.episode)
     following = np.where(last, step + 1, np.append(step[1:], 0))
     times = (following - step).astype(np.int64)  # how often each row appears then
@@ -132,3 +134,4 @@ def _add_steps(rows: Decisions, step: Floats, origin: Floats, every: float) -> N
     if "reward" in rows.numbers:
         rows.numbers["reward"] = np.where(added, 0.0, rows.numbers["reward"])
     rows.problems.count(ADDED, int(added.sum()))
+    return added

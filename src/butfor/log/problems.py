@@ -32,7 +32,8 @@ KINDS: dict[str, dict[str, str]] = {
     "after_outcome": {"drop": "leaves out the rows after the first outcome"},
     "differing_outcomes": _DROP_EPISODES | {"last": "takes the last one of each"},
     "no_outcome": _DROP_EPISODES | {"keep": "keeps them as censored episodes"},
-    "no_transition": _DROP_EPISODES,
+    "no_transition": _DROP_EPISODES
+    | {"keep": "keeps last decisions that nothing follows, as lost to follow-up"},
     "behavior_probability": _DROP_EPISODES,
     "beyond_horizon": {"cut": "cuts these episodes there, which removes their outcomes"},
 }
@@ -53,7 +54,7 @@ class LogProblems:
 
     policies: Mapping[str, str]  # kind: how to settle it
     places: Callable[[Sequence[int]], str]  # names rows of the source
-    in_study: bool = True  # whether messages may offer the choices of a study file
+    in_study: bool = True  # whether messages offer the choices as a study file has them
     refused: list[str] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
 
@@ -100,9 +101,12 @@ class LogProblems:
         raise ValueError("\n".join([head, *(f"- {text}" for text in self.refused)]))
 
     def _choices(self, kind: str) -> str:
+        where, written = "", 'problems={{"{}": "{}"}}'
+        if self.in_study:
+            where, written = "in [problems] of the study: ", '{} = "{}"'
         choices = [
-            f'{kind} = "{policy}" ({meaning})'
+            f"{written.format(kind, policy)} ({meaning})"
             for policy, meaning in KINDS[kind].items()
-            if self.in_study and self.policies.get(kind) != policy
+            if self.policies.get(kind) != policy
         ]
-        return f"; or in [problems] of the study: {' or '.join(choices)}" if choices else ""
+        return f"; or {where}{' or '.join(choices)}" if choices else ""

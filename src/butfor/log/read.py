@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,44 +14,25 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from butfor.checks import MOST_NUMBERED
 from butfor.log.clusters import CLUSTER, fit_clusters
 from butfor.log.coding import (
     MISSING,
-    NOT_A_NUMBER,
     bins_of,
-    code_filled,
-    code_integers,
-    code_levels,
-    code_rows,
-    code_wholes,
     identify,
-    read_numbers,
-    read_times,
-    read_worth,
 )
-from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, first_rows, last_rows
 from butfor.log.durations import code_durations, code_steps
 from butfor.log.episodes import Episodes, mean_last_reward
-from butfor.log.fields import LOST, place, step_size
-from butfor.log.fill import INDICATOR, fill_missing
-from butfor.log.grid import put_on_grid
+from butfor.log.fill import INDICATOR
 from butfor.log.irregular import indicator_name
+from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_left_out
 from butfor.log.meds.table import load_events
-from butfor.log.problems import Index, LogProblems
-from butfor.log.recorded import find_measured, given_side, record
+from butfor.log.problems import Index
+from butfor.log.recorded import given_side, record
 from butfor.log.row_targets import read_target
+from butfor.log.rows import identify_episodes, settled_rows
 from butfor.log.sections import Study
-from butfor.log.settle import (
-    settle_cells,
-    settle_gaps,
-    settle_order,
-    settle_outcomes,
-    settle_transitions,
-    settle_unknown,
-)
 from butfor.log.sources import Log, load_log
 from butfor.log.study import StudySource, read_study
 from butfor.log.variables import Outcome, Variable, count_levels, ravel
@@ -108,12 +90,14 @@ def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = N
     gives the final state; if there is neither such a row nor an outcome, the last decision is not a
     transition. Problems that the study does not settle are all reported in one ValueError.
     """
+    study = read_study(study)
     reading = read_part(source, study, clusterer=clusterer)
     if isinstance(reading, NothingLeft):
         raise ValueError(
             f"{reading.name}: no episode is left; drop less in [problems] of the study"
         )
-    return reading
+    name = str(source) if isinstance(source, str | Path) else "the log"
+    return replace(reading, done=check_left_out(reading.done, study.drop_at_most, name))
 
 
 def read_part(
@@ -124,40 +108,15 @@ def read_part(
     log = _load(source, study)
     if log.table.num_rows == 0:
         return NothingLeft(log.name, dict(log.done))
-    rows, ids = _code_rows(log, study)
-    rules = column_rules(study)
-    if rules:
-        settle_unknown(rows, {key: _remedy(study, *key) for key in rules})
-        rows.problems.check(log.name)  # of the rows, before they are changed
-    if study.time is not None:
-        put_on_grid(rows, step_size(study.time.every), rules)
-    rows.measured = find_measured(study, rows)
-    fill_missing(rows, rules)
-    _earn_by_state(rows, study)
-    settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells}, limited=rules)
-    if study.columns.step is not None:
-        settle_gaps(rows, study.columns.step)
-    outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
-    lost = list(study.outcome).index(LOST) if study.evaluation.censored == "outcome" else None
-    settle_transitions(rows, outcomes=outcomes, horizon=horizon, lost=lost)
-    rows.problems.check(log.name)
+    rows, ids = settled_rows(log, study)
     if len(rows) == 0:
         return NothingLeft(log.name, dict(rows.problems.done))
     return _assemble(log, study, rows, ids, clusterer or _fit_and_assign)
 
 
-def _earn_by_state(rows: Decisions, study: Study) -> None:
-    """Let each step of a grid earn what its state is worth, if words of the state are rewards."""
-    column = study.columns.reward
-    if study.time is None or study.reward is None or column not in study.state:
-        return
-    worth = [study.reward.values.get(level, np.nan) for level in study.state[column].bins()]
-    rows.numbers["reward"] = np.array([*worth, np.nan])[rows.cells["state", column]]
-
-
 def read_ids(source: Any, study: Study) -> NDArray[Any]:
     """Read only the ids of all episodes of a log."""
-    return _identify(_load(source, study, ids=True), study)[1]
+    return identify_episodes(_load(source, study, ids=True), study)[1]
 
 
 def _load(source: Any, study: Study, *, ids: bool = False) -> Log:
@@ -166,94 +125,6 @@ def _load(source: Any, study: Study, *, ids: bool = False) -> Log:
         return load_events(source, study)
     needed = {study.columns.episode: "[columns] episode"} if ids else study.places()
     return load_log(source, needed, study.text_columns())
-
-
-def _identify(log: Log, study: Study) -> tuple[Index, NDArray[Any]]:
-    """Return the number of each row's episode, and the ids in the order of these numbers."""
-    named = study.columns
-    kept_as = named.episode_type or ("text" if log.is_text(named.episode) else None)
-    text = None if kept_as is None else kept_as == "text"
-    return log.code(named.episode, partial(identify, text=text))
-
-
-def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
-    """Return the rows as codes, sorted, with the outcome of each episode; and the ids."""
-    named = study.columns
-    episode, ids = _identify(log, study)
-    time, wrong_time, dated = None, None, False
-    if named.time is not None:
-        time, wrong_time, dated = log.code(named.time, read_times)
-        for at, length in study.lengths().items():
-            if dated != isinstance(length, str):
-                unit = 'dates: give it a unit, such as "4h"' if dated else "numbers: give a number"
-                raise ValueError(f"{at}: the column {named.time!r} has {unit}")
-    count = log.table.num_rows
-    outcome = np.full(count, MISSING)
-    if named.outcome is not None:
-        outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
-    problems, (cells, pools) = LogProblems(study.problems, log.places), _code_cells(log, study)
-    problems.done |= log.done
-    rows = Decisions(
-        *(problems, log.cell, np.arange(count), episode, time, outcome, cells),
-        pools=pools,
-        dated=dated,
-    )
-    for role, column in (("reward", named.reward), ("probability", named.behavior_probability)):
-        if column is not None:
-            words = study.reward if role == "reward" else None
-            coder = partial(read_worth, worth=words.values) if words else read_numbers
-            rows.numbers[role], wrong = log.code(column, coder)
-            rows.number_columns[role] = column
-            rows.cells["number", column] = np.where(wrong, NOT_A_NUMBER, np.arange(count))
-    settle_order(rows, wrong_time, merging=study.time is not None)
-    remedy = "Correct it, or add [outcome.<value>] to the study"
-    settle_outcomes(rows, named.outcome or "", remedy)
-    return rows, ids
-
-
-def _code_cells(log: Log, study: Study) -> tuple[dict[Key, Index], dict[Key, Floats]]:
-    """Return the codes of all columns of the state, the action and the side, by group.
-
-    Columns of numbers are coded by their rows; these numbers are returned, too.
-    """
-    coders: dict[Key, Callable[[Any], Index]] = {}
-    numeric: list[Key] = []
-    named = study.columns
-    for group, ready, size in (
-        ("state", named.state, named.states),
-        ("action", named.action, named.actions),
-    ):
-        for column, section in getattr(study, group).items():
-            coders[group, column] = partial(code_levels, levels=section.levels or ())
-            if section.cuts is not None:
-                numeric.append((group, column))
-        if ready is not None:
-            coders[group, ready] = partial(code_integers, count=size or MOST_NUMBERED)
-    numeric += [("state", column) for column in study.cluster_columns()]
-    for column, side in study.side.items():
-        coders["side", column] = partial(code_filled, blank=log.is_csv())
-        if side.levels is not None:
-            coders["side", column] = partial(code_levels, levels=side.levels)
-        elif side.type == "number":
-            numeric.append(("side", column))
-    if named.final_key is not None:
-        coders["number", named.final_key] = code_wholes
-    cells, pools = {}, {}
-    for key in dict.fromkeys([*coders, *numeric]):
-        if key in numeric:
-            cells[key], pools[key] = log.code(key[1], code_rows)
-        else:
-            cells[key] = log.code(key[1], coders[key])
-    return cells, pools
-
-
-def _remedy(study: Study, group: str, column: str) -> str:
-    """Say what to do about a cell without a level."""
-    # a side column may have another role too
-    at = place(group, column) if group == "side" else study.places()[column]
-    if at == f"[columns] {group}":
-        at += f" and {group}s, their number; {group}s count from 0"
-    return f"Correct the cells, or change {at}"
 
 
 def _assemble(
@@ -308,7 +179,10 @@ def _assemble(
     if log.half is not None:
         episodes = replace(episodes, half=log.half[rows.row[last]])
     if study.evaluation.horizon is not None:
-        episodes = episodes.truncate(study.evaluation.horizon)
+        whole, episodes = episodes, episodes.truncate(study.evaluation.horizon)
+        earning = np.count_nonzero(whole.reward) - np.count_nonzero(episodes.reward)
+        rows.problems.count(REWARDS_LOST, int(earning))
+        rows.problems.count(OUTCOMES_LOST, int((whole.outcome != episodes.outcome).sum()))
     return Reading(episodes, dict(rows.problems.done))
 
 
@@ -316,9 +190,9 @@ def _subjects(log: Log, study: Study, rows: Decisions) -> NDArray[Any]:
     """Return whose episode each row belongs to, [M]."""
     column = str(study.columns.subject)
     code, names = log.code(column, partial(identify, text=None))
-    mine = code[rows.row]
-    begin = np.where(first_rows(rows.episode), np.arange(len(rows)), 0)
-    if (mine < 0).any() or (mine != mine[np.maximum.accumulate(begin)]).any():
+    begin = np.maximum.accumulate(np.where(first_rows(rows.episode), np.arange(len(rows)), 0))
+    mine = code[np.where(rows.row < 0, rows.row[begin], rows.row)]  # those filled in have none
+    if (mine < 0).any() or (mine != mine[begin]).any():
         raise ValueError(
             f"{log.name}: [columns] subject: an episode has no {column!r}, or several; give each "
             "row of an episode the same one"

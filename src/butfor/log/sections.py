@@ -241,6 +241,7 @@ class RewardSection(Section):
     """What the words in the reward column are worth."""
 
     values: dict[str, Reward]
+    added: bool = False  # whether a step that a grid adds earns what its state is worth
 
 
 class Words(Section):
@@ -313,6 +314,7 @@ class Study(Section):
     reward: RewardSection | None = None  # None: the column holds numbers
     side: dict[str, SideColumn] = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
+    drop_at_most: float | None = None  # share of the episodes; None: see `log/left_out.py`
     words: Words = Words()
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None

@@ -220,14 +220,14 @@ def settle_gaps(rows: Decisions, step: float) -> None:
         return
     what = "do not follow one time step after the row before"
     if rows.problems.policy("gaps") == "fill":
-        _fill_gaps(rows, steps, gap, what)
+        _fill_gaps(rows, steps, gap, what, step)
     else:
         rows.find("gaps", gap, what, "Fill the gaps")
         rows.drop_doomed()
 
 
-def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str) -> None:
-    """Repeat the row before each gap, without outcome and with reward 0."""
+def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str, step: float) -> None:
+    """Repeat the row before each gap, at its own times, without outcome and with reward 0."""
     whole = np.round(steps)
     odd = gap & ((np.abs(steps - whole) > 1e-6) | (whole < 1))
     if odd.any() or whole.sum() > 10 * len(rows) + 1000:
@@ -239,6 +239,8 @@ def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str) -> None:
     source = np.repeat(np.arange(len(rows)), times)
     added = np.append(False, source[1:] == source[:-1])
     rows.take(source)
+    assert rows.time is not None  # in which gaps were found
+    rows.time = rows.time + step * (np.arange(len(source)) - (np.cumsum(times) - times)[source])
     rows.row = np.where(added, -1, rows.row)
     rows.outcome = np.where(added, MISSING, rows.outcome)
     if "reward" in rows.numbers:
@@ -256,7 +258,7 @@ _EPISODE_PROBLEMS = {
         "have a decision whose behavior_probability is missing or outside 0 to 1",
         "Give the probability of the action taken, above 0",
     ),
-    "beyond_horizon": ("are longer than the horizon", "Raise [evaluation] horizon, or remove it"),
+    "beyond_horizon": ("are longer than the horizon", "Raise the horizon, or leave it out"),
 }
 
 
@@ -266,11 +268,18 @@ def settle_transitions(
     outcomes: bool = True,
     horizon: int | None = None,
     lost: int | None = None,
+    every: bool = False,
 ) -> None:
     """Leave episodes that have transitions, probabilities and, if asked, `outcomes`.
 
-    `lost` is the outcome of those that have none before the horizon; None: they have none.
+    `lost` is the outcome of last decisions that nothing follows, if the study keeps these, and of
+    `every` episode that has none before the horizon.
     """
+    if lost is not None and rows.problems.policy("no_transition") == "keep":
+        stays = rows.episode[last_rows(rows.episode) & rows.decided()]
+        stays = stays[rows.ends[stays] < 0]
+        rows.ends[stays] = lost
+        rows.problems.count("no_transition: episodes kept as lost to follow-up", len(stays))
     kept, lengths = rows.transitions()
     present = rows.episode[first_rows(rows.episode)]
     steps = lengths[present]
@@ -278,7 +287,7 @@ def settle_transitions(
     if outcomes:
         short = steps < (np.inf if horizon is None else horizon)
         stopped = present[(rows.ends[present] < 0) & (steps > 0) & short]
-        if lost is None:
+        if lost is None or not every:
             found["no_outcome"] = stopped
         else:
             rows.ends[stopped] = lost
@@ -298,9 +307,11 @@ def settle_transitions(
         empty = kept & np.isnan(reward) & (rows.number_codes("reward") >= 0)
         rows.find("missing_reward", empty, "have no reward", "Fill or drop them")
         rows.numbers["reward"] = np.nan_to_num(reward)
+        earns = left & (rows.numbers["reward"] != 0)
+        rows.shortened = rows.episode[earns]
         rows.find(
             "lost_reward",
-            left & (rows.numbers["reward"] != 0),
+            earns,
             "are a last decision that earns a reward but is no transition, because neither a final "
             "state nor an outcome follows it",
             "Add a last row without an action that gives the final state, or an outcome",

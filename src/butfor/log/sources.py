@@ -63,6 +63,8 @@ class Log:
         """Return what `coder` makes of a column; refuse types that it cannot read."""
         try:
             return coder(self.table[name])
+        except MemoryError as error:
+            raise MemoryError(f"reading the column {name!r}: {error}") from None
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise ValueError(
                 f"{self.name}: the column {name!r} has the type {self.table[name].type} and cells "
@@ -83,8 +85,15 @@ class Log:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return not self.is_csv() and is_text(kind)
 
-    def places(self, rows: Sequence[int]) -> str:
-        """Name rows: by line in a CSV file, otherwise counted from 0."""
+    def places(self, rows: Sequence[int], owner: Callable[[int], Any] | None = None) -> str:
+        """Name rows: by line in a CSV file, otherwise counted from 0.
+
+        Where there is no file to look into, also by the episode that is the `owner` of each.
+        """
+        if not self.files and owner is not None:
+            owned = ((row, owner(row)) for row in rows)
+            named = (f"row {n}" if of is None else f"row {n} (episode {of})" for n, of in owned)
+            return f"{', '.join(named)}, counted from 0"
         if not self.files:
             return f"{_numbered('row', rows)}, counted from 0"
         found = []
@@ -114,6 +123,8 @@ def load_log(
     elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
             table = pa.table(source)
+        except MemoryError:
+            raise
         except (pa.ArrowException, TypeError):
             raise ValueError(
                 f"the {type(source).__name__} cannot be converted to an Arrow table; give a data "
@@ -333,6 +344,8 @@ def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
             series = frame.iloc[:, position]
             try:
                 columns[name] = pa.array(series, from_pandas=True)
+            except MemoryError:
+                raise
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 missing = series.isna()  # cells of several types: as text
                 texts = [None if m else str(v) for v, m in zip(series, missing, strict=True)]
@@ -385,6 +398,8 @@ def stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
             common = pa.float64() if numbers else pa.string()
         try:
             cast = [part.cast(common) for part in parts]
+        except MemoryError:
+            raise
         except pa.ArrowException:
             shown = ", ".join(sorted(str(kind) for kind in kinds))
             raise ValueError(

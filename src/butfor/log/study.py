@@ -8,9 +8,9 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from butfor.checks import MOST_BITS, check_size
 from butfor.log.coding import text_of
@@ -48,6 +48,7 @@ from butfor.log.sections import (
 _CHOICES: dict[str, Any] = {
     kind: (Literal["refuse", *choices], "refuse") for kind, choices in KINDS.items()
 }
+_CHOICES["drop_at_most"] = (Annotated[float, Field(ge=0, le=1)] | None, None)
 SINGLE: dict[str, type[Section]] = {
     "columns": Columns,
     "source": SourceSection,
@@ -130,10 +131,11 @@ def read_study(source: StudySource, *, every: float | str | None = None) -> Stud
 
 def _name_lost(content: dict[str, Any]) -> dict[str, Any]:
     """Add the outcome of those who stop without one, if the study wants them to have one."""
-    evaluation, outcomes = (content.get(key) for key in ("evaluation", "outcome"))
-    if not (isinstance(evaluation, Mapping) and isinstance(outcomes, Mapping)):
+    outcomes, *others = (content.get(key, {}) for key in ("outcome", "evaluation", "problems"))
+    evaluation, problems = (part if isinstance(part, Mapping) else {} for part in others)
+    if not isinstance(outcomes, Mapping) or LOST in outcomes:
         return content
-    if evaluation.get("censored") != "outcome" or LOST in outcomes:
+    if evaluation.get("censored") != "outcome" and problems.get("no_transition") != "keep":
         return content
     columns = content.get("columns")
     earned = isinstance(columns, Mapping) and "reward" in columns
@@ -236,7 +238,7 @@ def _validate_sections(content: Mapping[str, Any], found: list[str]) -> dict[str
         sections = {n: _validate(kind, e, place(key, n), found) for n, e in entries.items()}
         parts[key] = {name: section for name, section in sections.items() if section is not None}
     if parts.get("problems") is not None:
-        parts["problems"] = parts["problems"].model_dump(exclude_unset=True)
+        parts["problems"], parts["drop_at_most"] = _problems(parts["problems"])
     return {key: part for key, part in parts.items() if part is not None}
 
 
@@ -258,6 +260,24 @@ def _validate(kind: type[Kind], given: Any, at: str, found: list[str]) -> Kind |
             return None
     found += [f"{at} {key}: {text}" for key, text in section.mistakes(given)]
     return section
+
+
+def check_problems(given: Any, at: str) -> tuple[dict[str, str], float | None]:
+    """Return how to settle problems of a log, and how many of its episodes may be left out.
+
+    `at` says where this is given.
+    """
+    found: list[str] = []
+    section = _validate(SINGLE["problems"], given, at, found)
+    if section is None or found:
+        raise ValueError("; ".join(found))
+    return _problems(section)
+
+
+def _problems(section: Section) -> tuple[dict[str, str], float | None]:
+    settled = section.model_dump(exclude_unset=True)
+    most = settled.pop("drop_at_most", None)
+    return settled, most
 
 
 def _explain(error: ValidationError, known: Sequence[str]) -> dict[str, str]:
@@ -360,11 +380,12 @@ def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:
 
 def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mistakes:
     given, sections = content["columns"], parts.get("outcome", {})
-    if content.get("outcome") and "outcome" not in given:
+    outcomes = [value for value in content.get("outcome", ()) if value != LOST]
+    if outcomes and "outcome" not in given:
         yield "[columns] outcome", "missing; name the column that holds the outcomes"
-    if "outcome" in given and not content.get("outcome"):
+    if "outcome" in given and not outcomes:
         yield "[outcome]", "no outcomes; add [outcome.<value>] for each value of the column"
-    if "outcome" not in given and "reward" not in given and not content.get("outcome"):
+    if "outcome" not in given and "reward" not in given and not outcomes:
         yield "[columns] outcome", "neither an outcome nor a reward; name a column for one of them"
     evaluation = parts.get("evaluation")
     if evaluation is not None and evaluation.censored == "outcome" and "outcome" not in given:

@@ -253,6 +253,8 @@ def _labels(levels: Sequence[str], codes: Iterable[Any]) -> Any:
 def _encoded(texts: Sequence[str | None]) -> Any:
     try:
         return pa.array(texts, pa.string())
+    except MemoryError:
+        raise
     except (UnicodeEncodeError, pa.ArrowException):
         bad = next(text for text in texts if re.search("[\ud800-\udfff]", text or ""))
         raise ValueError(

@@ -37,6 +37,7 @@ from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
+END_NAME = "(end)"  # what people call it
 CLOCK = "clock"  # the source of a factor that counts steps
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
 
@@ -151,13 +152,14 @@ class FactoredModel(Printed):
         names = sorted(variable.name for variable in self.state_variables)
         found = sorted(factor.variable for factor in self.factors)
         if found != [END, *names]:
+            given = ", ".join(repr(name or END_NAME) for name in found)
             raise ValueError(
-                f"factors of {', '.join(map(repr, found))}: give one for each state variable "
-                f"({', '.join(names)}) and one for the end ({END!r})"
+                f"factors of {given}: give one for each state variable "
+                f"({', '.join(names)}) and one for the end ({END_NAME!r})"
             )
         for factor in self.factors:
             expected = (*(self.size_of(parent) for parent in factor.parents), self._levels(factor))
-            what = f"the table of {factor.variable or 'the end'!r}"
+            what = f"the table of {factor.variable or END_NAME!r}"
             shape = factor.table.shape if isinstance(factor, Factor) else factor.shape
             if shape != expected:
                 raise ValueError(f"{what} has shape {shape}, expected {expected}")
@@ -213,8 +215,9 @@ class FactoredModel(Printed):
         return self.factors[-1]
 
     def factor(self, variable: str) -> AnyFactor:
-        """Return the factor of a state variable."""
-        return next(factor for factor in self.factors if factor.variable == variable)
+        """Return the factor of a state variable, or of the end, which is called (end)."""
+        name = END if variable == END_NAME else variable
+        return next(factor for factor in self.factors if factor.variable == name)
 
     def size_of(self, parent: str) -> int:
         """Return the number of levels of a parent."""
@@ -249,7 +252,7 @@ class FactoredModel(Printed):
         return pd.DataFrame(
             [
                 (
-                    factor.variable or "(end)",
+                    factor.variable or END_NAME,
                     factor.source,
                     ", ".join(factor.parents),
                     factor.strength,
@@ -314,7 +317,7 @@ class FactoredModel(Printed):
         """Refuse a model whose states cannot be gone through one by one."""
         if self.enumerable:
             return
-        untabled = [f.variable or "the end" for f in self.factors if isinstance(f, Predictor)]
+        untabled = [f.variable or END_NAME for f in self.factors if isinstance(f, Predictor)]
         why = f"{', '.join(map(repr, untabled))} predicted on demand"
         if not untabled:
             why = f"{count_levels(self.state_variables):,} possible states"
@@ -428,10 +431,11 @@ def size_of(
 def check_prefixes(state_variables: Sequence[Variable]) -> None:
     """Refuse state variables whose names look like parents of another kind."""
     for variable in state_variables:
-        if variable.name == END or variable.name.startswith((ACTION, NEXT)):
+        if variable.name in (END, END_NAME) or variable.name.startswith((ACTION, NEXT)):
             raise ValueError(
-                f"state variable {variable.name!r}: rename it; a name that is empty or begins with "
-                f"{ACTION!r} or {NEXT!r} means something else as a parent"
+                f"state variable {variable.name!r}: rename it; a name that is empty or "
+                f"{END_NAME}, or begins with {ACTION!r} or {NEXT!r}, "
+                "means something else as a parent"
             )
 
 
@@ -454,7 +458,7 @@ def order_variables(parents: Mapping[str, Sequence[str]]) -> list[str]:
             and (name != END or len(left) == 1)
         ]
         if not ready:
-            circle = ", ".join(repr(name or "the end") for name in left)
+            circle = ", ".join(repr(name or END_NAME) for name in left)
             raise ValueError(
                 f"the next-step parents of {circle} depend on each other; put the variables in an "
                 "order and take next-step parents from earlier ones"

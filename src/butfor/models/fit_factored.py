@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from butfor.models.backoff import (
 from butfor.models.factored import (
     ACTION,
     END,
+    END_NAME,
     NEXT,
     AnyFactor,
     Factor,
@@ -42,6 +43,7 @@ from butfor.types import Floats
 Table = tuple[Sequence[str], ArrayLike]  # parents, and [levels of parents …, levels]
 Rule = Callable[[Codes], ArrayLike]  # codes [m] by parent → probabilities [m, levels]
 Given = AnyFactor | Table | Rule
+Kind = TypeVar("Kind")
 
 
 def fit_factored(
@@ -64,7 +66,7 @@ def fit_factored(
         "counts": tables with back-off, their parents and their back-off chosen by leave-one-out
         log score. Or a classifier or pipeline of scikit-learn with `predict_proba`, cloned for each
         variable and calibrated by cross-fitting. Or {variable: learner}, others by counts; the end
-        is called "".
+        is called "(end)".
     parents : {variable: parents}, optional
         Parents that are given rather than chosen, in the order of back-off: where it drops one
         after the other, the last goes first. A parent is a state variable before the step
@@ -131,8 +133,8 @@ def learn_factored(
     """
     check_prefixes(rows.state_variables)
     names = [variable.name for variable in rows.state_variables]
-    learners = _learners(learner, names)
-    given = _given_parents(rows, parents or {}, order)
+    learners = _learners(_by_name(learner) if isinstance(learner, Mapping) else learner, names)
+    given = _given_parents(rows, _by_name(parents or {}), order)
     found = {name: _given(rows, name, one, given) for name, one in (known or {}).items()}
     _check_names(found, names, "known")
     if ends is not None:
@@ -165,6 +167,11 @@ def learn_factored(
         combinations=rows.combinations,
         learning=Learning(learner, parents, order, numbers),
     )
+
+
+def _by_name(given: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Return options by variable, those of the end under its own name."""
+    return {END if name == END_NAME else name: one for name, one in given.items()}
 
 
 def candidates(
@@ -219,8 +226,9 @@ def _learn(
     given = given and isinstance(learner, str)  # counted by itself, one level needs no parents
     if given and not fits:
         raise ValueError(
-            f"{variable or 'the end'!r}: {len(sizes)} parents have {math.prod(sizes):,} "
-            f"configurations, too many for a table; name fewer in parents={{{variable!r}: [...]}}"
+            f"{variable or END_NAME!r}: {len(sizes)} parents have {math.prod(sizes):,} "
+            "configurations, too many for a table; name fewer in "
+            f"parents={{{variable or END_NAME!r}: [...]}}"
         )
     if not counted:
         learned = fit_classifier(cases, learner, numbers)
@@ -255,15 +263,16 @@ def _learners(learner: Any, names: Sequence[str]) -> dict[str, Any]:
     rest = "counts" if isinstance(learner, Mapping) else learner
     chosen = {name: named.get(name, rest) for name in [*names, END]}
     for name, one in chosen.items():
-        check_learner(one, repr(name) if name else "the end")
+        check_learner(one, repr(name or END_NAME))
     return chosen
 
 
 def _check_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
     for name in given:
         if name not in names:
-            remedy = "give ends= for the end" if name == END else f"there are {', '.join(names)}"
-            raise ValueError(f"{what}: no state variable {name!r}; {remedy}")
+            known = ", ".join(one or END_NAME for one in names)
+            remedy = "give ends= for it" if name in (END, END_NAME) else f"there are {known}"
+            raise ValueError(f"{what}: no state variable {name or END_NAME!r}; {remedy}")
 
 
 def _given_parents(
@@ -278,7 +287,7 @@ def _given_parents(
     for variable, own in parents.items():
         if isinstance(own, str):
             raise ValueError(f"parents of {variable!r}: {own!r} is text; give a list of names")
-        check_distinct(own, f"parents of {variable or 'the end'!r}")
+        check_distinct(own, f"parents of {variable or END_NAME!r}")
         for parent in own:
             size_of(parent, rows.state_variables, rows.action_variables)
             if order is None or variable == END or not parent.startswith(NEXT):
@@ -297,8 +306,8 @@ def _given_factor(variable: str, given: AnyFactor | Table) -> AnyFactor:
     if isinstance(given, Factor | Predictor):
         if given.variable != variable:
             raise ValueError(
-                f"the factor given for {variable or 'the end'!r} is of "
-                f"{given.variable or 'the end'!r}; give each under its own name"
+                f"the factor given for {variable or END_NAME!r} is of "
+                f"{given.variable or END_NAME!r}; give each under its own name"
             )
         return given
     parents, table = given
@@ -325,7 +334,7 @@ def _given(
     if count * levels > MOST_CELLS:
         raise ValueError(
             f"{what}: {count:,} configurations of {len(own)} parents are too many for a table; "
-            f"name those that matter in parents={{{variable!r}: [...]}}"
+            f"name those that matter in parents={{{variable or END_NAME!r}: [...]}}"
         )
     codes = dict(zip(own, np.unravel_index(np.arange(count), sizes), strict=True))
     table = _check_rule(given, codes, (count, levels), variable, what)
@@ -340,7 +349,7 @@ def _check_rule(
     except KeyError as error:
         raise ValueError(
             f"{what}: the function asks for {error}, but its parents are {', '.join(codes)}; name "
-            f"others in parents={{{variable!r}: [...]}}"
+            f"others in parents={{{variable or END_NAME!r}: [...]}}"
         ) from error
     if found.shape != shape:
         columns = "level" if variable else "outcome, none last"
@@ -360,7 +369,7 @@ def _check_side(log: Episodes, parents: Mapping[str, Sequence[str]]) -> None:
             if parent.removeprefix("side.") in side - states:
                 column = parent.removeprefix("side.")
                 raise ValueError(
-                    f"parents of {variable or 'the end'!r}: {parent!r} is a side column, which no "
+                    f"parents of {variable or END_NAME!r}: {parent!r} is a side column, which no "
                     "model sees, so what would have become of it is unknown; make it part of the "
                     f"state ([state.{column}] with cuts and number = true, and static = true if it "
                     "never changes within an episode)"

@@ -73,7 +73,7 @@ class Predictor(Printed):
 
     def _no_table(self) -> str:
         return (
-            f"{self.variable or 'the end'!r} is predicted by a {self.source} from "
+            f"{self.variable or '(end)'!r} is predicted by a {self.source} from "
             f"{len(self.parents)} parents, too many for a table; name fewer in parents=, or use "
             "learner='counts'"
         )

@@ -7,10 +7,12 @@ step rests on *similar past cases*; with few of them its *evidence is thin*.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
-from butfor.evaluate.wording import in_words
+from butfor.evaluate.wording import counted, in_words
+from butfor.log.left_out import EPISODES_DROPPED, REWARDS_DROPPED
 from butfor.present.clock import Clock
 from butfor.replay.steps import THIN
 
@@ -112,6 +114,25 @@ def check_name(check: str, noun: str) -> str:
 def cases_text(cases: float) -> str:
     """Return a number of similar past cases: whole from ten on, else with at most one decimal."""
     return f"{cases:.{0 if cases >= THIN else 1}f}".removesuffix(".0")
+
+
+def left_out(problems: Mapping[str, int], episodes: int, noun: str) -> str:
+    """Say how many episodes were left out while reading, of those and the ones that are left."""
+    dropped = {
+        words.partition(":")[0]: number
+        for words, number in problems.items()
+        if words.endswith(EPISODES_DROPPED)
+    }
+    said = []
+    if dropped:
+        total = sum(dropped.values())
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in dropped.items())
+        every = counted(total + episodes, noun)
+        said.append(f"Left out while reading the log: {total:,} of {every} ({kinds}).")
+    if shortened := problems.get(REWARDS_DROPPED):
+        decisions = counted(shortened, "last decision")
+        said.append(f"Left out with what was earned: {decisions} (lost_reward).")
+    return " ".join(said)
 
 
 def capitalized(words: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from butfor.log.coding import Codes
-from butfor.log.guess.findings import CHECK, LEFT_OUT, Roles
+from butfor.log.guess.findings import LEFT_OUT, Roles
 from butfor.log.guess.profile import FEW, MOST_LEVELS, Profile, dose_cuts
 from butfor.log.guess.words import WORDS, parts, sounds
 
@@ -15,8 +16,14 @@ MOST_ACTIONS = 100  # combinations of several treatments, or levels of a text
 MOST_NUMBERED = 10_000  # ready-made states or actions
 
 
-def find_actions(roles: Roles) -> None:
-    """Find ready-made actions, or the columns that are actions with their levels."""
+def find_actions(roles: Roles, given: Sequence[str] = ()) -> None:
+    """Find ready-made actions, or the columns that are actions with their levels.
+
+    If some are `given`, it is these.
+    """
+    if given:
+        _take_actions(roles, given, "named as an action")
+        return
     offered = "behavior_probability" in roles.columns
     codes = _numbered(roles)
     named = roles.named("action", codes) or (roles.named("offered", codes) if offered else [])
@@ -130,22 +137,22 @@ def _stems(name: str) -> set[str]:
 
 def _guess_action(roles: Roles, usable: dict[str, Profile]) -> None:
     """Take a column for the action of which nothing says that it is one."""
-    numbered = _numbered(roles)
+    # what never changes within an episode was not decided in its steps
+    usable = {n: p for n, p in usable.items() if roles.single or not roles.rows.is_static(p)}
+    numbered = {name: profile for name, profile in _numbered(roles).items() if name in usable}
     states = _coded(roles, numbered)[-1:]
     others = [name for name in numbered if name not in states and not numbered[name].known.min()]
     if states and others:
         action = min(others, key=lambda name: numbered[name].distinct)
         roles.fill("action", action, f"whole numbers from 0, fewer than {states[0]} has; a guess")
         return
-    changing = [name for name, p in usable.items() if not roles.rows.is_static(p)]
-    names = changing[-1:] or [*usable][-1:]
-    if names:
-        _take_actions(roles, names, "nothing else looks like an action; a guess")
-    else:
-        roles.notes.append(f"{CHECK} no column can be an action; add one with at least two values")
+    raise ValueError(
+        f"{roles.log.name}: no column looks like an action; name the one that has it with --action "
+        "COLUMN, or add one to the log"
+    )
 
 
-def _take_actions(roles: Roles, names: list[str], why: str) -> None:
+def _take_actions(roles: Roles, names: Sequence[str], why: str) -> None:
     """Take these actions, as long as their combinations are not too many."""
     # those that change within episodes first
     static = {name: roles.rows.is_static(roles.left[name]) for name in names}

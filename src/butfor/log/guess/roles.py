@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,16 @@ from butfor.log.sources import Log
 NOT_EPISODES = ("action", "offered", "drug", "reward", "outcome", "behavior_probability", "time")
 
 
-def recognize(log: Log) -> Roles:
-    """Tell what each column is, by its name, its values, and how it changes in episodes."""
+def recognize(log: Log, actions: Sequence[str] = ()) -> Roles:
+    """Tell what each column is, by its name, its values, and how it changes in episodes.
+
+    Columns that are known to be `actions` have that role.
+    """
     profiles = {name: profile_column(log, name) for name in log.table.column_names}
     number = np.zeros(log.table.num_rows, dtype=np.int64)
     roles = Roles(log, dict(profiles), Rows.of(number), profiles=profiles)
     _leave_out_empty(roles)
+    given = {name: roles.left.pop(name) for name in actions if name in roles.left}
     _episode(roles)
     _row_numbers(roles)
     _time(roles)
@@ -31,16 +36,23 @@ def recognize(log: Log) -> Roles:
     _rewards_and_ends(roles)
     _future(roles)
     like_policies = {n: roles.left.pop(n) for n in list(roles.left) if sounds(n, "target")}
-    find_actions(roles)
+    roles.left |= given
+    find_actions(roles, [*given])
     find_targets(roles, like_policies)
     find_ready_states(roles)
     return roles
 
 
 def _leave_out_empty(roles: Roles) -> None:
+    named = [name for name in roles.left if names_episode(name)]
+    one = named if all(roles.left[name].constant for name in named) else []  # a log of one episode
     for name, profile in list(roles.left.items()):
-        needed = len(roles.left) == 1 or any(
-            sounds(name, role) for role in ("outcome", "end", "behavior_probability", "target")
+        needed = (
+            len(roles.left) == 1
+            or name in one[:1]
+            or any(
+                sounds(name, role) for role in ("outcome", "end", "behavior_probability", "target")
+            )
         )
         if profile.kind == "empty" and len(roles.left) > 1:
             roles.take(name, LEFT_OUT, "it is empty")
@@ -217,7 +229,7 @@ def _rewards_and_ends(roles: Roles) -> None:
         _outcome_of_one_row(roles)
     for name in roles.named("end", rising | endings) + roles.named("cut", rising | endings):
         if name in roles.left:
-            roles.take(name, LEFT_OUT, "it marks the last row")
+            roles.take(name, LEFT_OUT, "it tells where an episode stops")
     if "outcome" not in roles.columns and "reward" not in roles.columns:
         _reward_of_words(roles, few)
     costs = [name for name in numbers if name in left and sounds(name, "cost")]

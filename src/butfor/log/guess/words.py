@@ -14,7 +14,7 @@ WORDS = {
     "outcome": "outcome died death dead mortality expire expired survived survival alive "
     "readmission readmitted success recovered result late overdue status event end",
     "end": "terminated terminal done ended",
-    "cut": "truncated timeout",
+    "cut": "truncated timeout drop dropout dropped dropouts withdrawn withdrawal censored ltfu",
     "reward": "reward rewards r click clicks clicked conversion converted revenue profit payoff",
     "behavior_probability": "propensity probability pscore prob",
     "final_key": "final_key finalkey",

@@ -38,7 +38,7 @@ GIVEN = (
     "procedure",
 )
 STEPS = ((1.0, "1h"), (4.0, "4h"), (12.0, "12h"), (24.0, "1d"))  # the longest of typical gaps
-PROBLEMS = {"no_outcome": "keep", "no_transition": "drop", "missing_state": "drop"}
+PROBLEMS = {"no_outcome": "keep", "no_transition": "keep", "missing_state": "drop"}
 
 
 @dataclass

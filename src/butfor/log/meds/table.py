@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ UNENDED = "events: episodes without an end code"
 class EventLog(Log):
     """Rows made of events; messages name them by episode and time."""
 
-    def places(self, rows: Sequence[int]) -> str:
+    def places(self, rows: Sequence[int], owner: Callable[[int], Any] | None = None) -> str:
         """Name rows by their episodes and times."""
         episode, time = self.table.column(0), self.table.column(1)
         return "; ".join(f"episode {episode[row]} at {str(time[row])[:19]}" for row in rows)

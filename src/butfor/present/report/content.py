@@ -22,6 +22,7 @@ from butfor.present.text import (
     WHAT_HAPPENED,
     capitalized,
     check_name,
+    left_out,
 )
 from butfor.replay.steps import THIN
 
@@ -34,6 +35,8 @@ def header(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, 
         f"not a fact about any {stays.noun}. A flag means “read this chart”, not “the policy is "
         "better”.",
     ]
+    if lost := left_out(meta.problems, meta.counts.episodes, stays.noun):
+        first.insert(0, lost)
     if stays.inferred():
         first.append(f"Inferred by the model, which never saw it: {', '.join(stays.inferred())}.")
     if stays.hidden():
