@@ -76,7 +76,7 @@ def read_tables(
     reached = states if drawn_states is None else drawn_states
     _check_range(path, drawn, "state", 0, reached + len(meta.outcomes) - 1)
     _check_range(path, drawn, "action", -1, actions - 1)
-    return tables
+    return name_truly(tables, meta)
 
 
 def name_truly(tables: dict[str, pd.DataFrame], meta: Meta) -> dict[str, pd.DataFrame]:

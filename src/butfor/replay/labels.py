@@ -91,7 +91,7 @@ class LabelComparison:
             "id": first.episodes.id,
             "observed_outcome": names[first.episodes.outcome],
             "observed_return": first.observed_return,
-            "usual_return": first.compared_return,
+            "usual_return": first.usual_return,
         }
         both = {"states": self.states, "labels": self.labels}
         for kind, noise in both.items():
