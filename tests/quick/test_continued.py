@@ -183,3 +183,12 @@ def test_an_audit_of_version_0_2_0_has_one_row_by_its_true_name(tmp_path):
     assert (tmp_path / "report.html") == bf.write_report(found, tmp_path / "report.html")
     again = Audit.load(found.save(tmp_path / "again"))
     pd.testing.assert_frame_equal(again.episodes, found.episodes)
+
+
+def test_who_asks_for_what_was_observed_gets_both(tmp_path):
+    _, replay = audited()
+    table = bf.estimate_values(replay, estimators=["Observed", "CF"], resamples=5)
+    assert table["estimator"].tolist() == [OBSERVED, CONTINUED, "CF"]
+    audit = bf.run_audit(replay, estimators=["WIS", "CF"], draws=0, resamples=5)
+    again = Audit.load(audit.save(tmp_path / "audit"))
+    pd.testing.assert_frame_equal(again.decomposition, audit.decomposition)

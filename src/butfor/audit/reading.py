@@ -86,7 +86,7 @@ def name_truly(tables: dict[str, pd.DataFrame], meta: Meta) -> dict[str, pd.Data
     """
     estimates, episodes = tables["estimates"], tables["episodes"]
     continued = meta.counts.censored and meta.parameters.censored == "continue"
-    if not continued or (estimates["estimator"] == CONTINUED).any():
+    if not continued or "usual_return" in episodes:
         return tables
     named = estimates["estimator"].replace(OBSERVED, CONTINUED)
     pieces = tables["decomposition"]

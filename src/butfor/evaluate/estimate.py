@@ -84,8 +84,8 @@ def estimate_values(
     estimators : optional
         Some of NAMES; by default all that `draws`, `learn`, `truth` and the log make possible, but
         MB (sampled). "Observed" is what was recorded; where censored episodes are continued by the
-        model, "Observed, continued" is what the others are compared with. With a hidden state:
-        these two, MB, CF and True; `learn` and `draws` are not available.
+        model, "Observed, continued" stands beside it, which the others are compared with. With a
+        hidden state: these two, MB, CF and True; `learn` and `draws` are not available.
         Where states cannot be enumerated: all but FQE and MB (sampled).
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.

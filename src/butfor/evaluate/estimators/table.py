@@ -95,4 +95,5 @@ def check_names(
             )
         if name not in possible:
             raise ValueError(f"estimator {name!r} needs {NEEDS[name]}; see estimate_values")
-    return tuple(dict.fromkeys(names))
+    both = {OBSERVED: [name for name in RECORDS if name in possible]}  # neither alone would be true
+    return tuple(dict.fromkeys(one for name in names for one in both.get(name, [name])))
