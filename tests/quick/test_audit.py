@@ -108,7 +108,9 @@ def small_result(difference, outcome, likely):
         actions=2,
     )
     probability = np.eye(3)[likely]
-    return Counterfactuals(log, probability, np.array(difference), np.zeros(4), 1, 1.0, "shared")
+    none = np.zeros(4)
+    usual = {"usual_return": none, "usual_outcome": log.outcome}
+    return Counterfactuals(log, probability, np.array(difference), none, 1, 1.0, "shared", **usual)
 
 
 def test_flags_are_the_largest_differences_first_of_those_whose_outcomes_differ():
@@ -124,7 +126,7 @@ def test_without_another_outcome_a_flag_takes_a_tenth_of_the_spread_of_returns()
     result = small_result([0.05, -0.3, 0.0, 0.2], outcome=[0, 1, 1, 0], likely=[0, 1, 1, 0])
     observed = np.array([-1.0, 1.0, 1.0, -1.0])
     spread = replace(
-        result, observed_return=observed, expected_return=observed + result.expected_return
+        result, usual_return=observed, expected_return=observed + result.expected_return
     )
     assert rank_flags(spread, 60).tolist() == [0, 1, 0, 2]
 

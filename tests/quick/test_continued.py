@@ -88,7 +88,7 @@ def test_both_are_told_wherever_one_was():
         assert all(word in place or word.replace("−", "-") in place for word in words), place
     for_machines = {row["estimator"]: row["value"] for row in audit_as_json(audit, [])["estimates"]}
     assert [for_machines[name] for name in both.index] == both.tolist()
-    assert "dashed line: what happened, as the model continues it" in section["caption"].lower()
+    assert "dashed line: what happened, continued." in section["caption"].lower()
     assert "the others count it as 0" not in " ".join(audit.meta.warnings)
 
 
@@ -125,8 +125,7 @@ def test_where_little_was_recorded_the_row_says_how_much():
         (line,) = (line for line in shown.splitlines() if line.split()[:1] == [str(identifier)])
         assert (f" {100 * share:.0f}%   " in line) == (share < MOSTLY), line
         told = Stays(audit).one(identifier)
-        assert ("of those steps were recorded" in told["caveat"]) == (share < MOSTLY)
-        assert ("of those steps were recorded" in told["reason"]) == (share < MOSTLY)
+        assert ("was recorded for" in told["caveat"]) == (share < MOSTLY)
     assert "of its steps were recorded" in rows(audit).loc[CONTINUED, "warning"]
 
 
@@ -180,7 +179,16 @@ def test_an_audit_of_version_0_2_0_has_one_row_by_its_true_name(tmp_path):
     assert found.episodes["observed_return"].isna().all()
     np.testing.assert_array_equal(found.episodes["usual_return"], audit.episodes["usual_return"])
     assert "Observed, continued" in printed(found)
-    assert "the model continues the records" in found.conclusion.sentence
+    assert "the model continues records" in found.conclusion.sentence
     assert (tmp_path / "report.html") == bf.write_report(found, tmp_path / "report.html")
     again = Audit.load(found.save(tmp_path / "again"))
     pd.testing.assert_frame_equal(again.episodes, found.episodes)
+
+
+def test_who_asks_for_what_was_observed_gets_both(tmp_path):
+    _, replay = audited()
+    table = bf.estimate_values(replay, estimators=["Observed", "CF"], resamples=5)
+    assert table["estimator"].tolist() == [OBSERVED, CONTINUED, "CF"]
+    audit = bf.run_audit(replay, estimators=["WIS", "CF"], draws=0, resamples=5)
+    again = Audit.load(audit.save(tmp_path / "audit"))
+    pd.testing.assert_frame_equal(again.decomposition, audit.decomposition)

@@ -412,7 +412,9 @@ def test_a_tie_goes_to_the_earlier_outcome_and_none_comes_last():
         actions=1,
     )
     probability = np.array([[0.4, 0.4, 0.2], [0.3, 0.2, 0.5]])
-    result = Counterfactuals(log, probability, np.zeros(2), np.zeros(2), 1, 1.0, "shared")
+    none = np.zeros(2)
+    usual = {"usual_return": none, "usual_outcome": log.outcome}
+    result = Counterfactuals(log, probability, none, none, 1, 1.0, "shared", **usual)
     assert result.most_likely.tolist() == [0, -1]
     assert result.frame()["most_likely"].tolist() == ["bad", "no outcome"]
 

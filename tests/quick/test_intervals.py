@@ -402,7 +402,7 @@ def test_an_impossible_estimate_has_no_interval():
     table = bf.estimate_values(replay).set_index("estimator")
     assert table.loc["IS", "value"] == pytest.approx(12 * 20 / 40)  # of at most 1
     assert table.loc["IS", ["low", "high"]].isna().all()
-    assert "outside the possible returns, which are +0.00 to +1.00" in table.loc["IS", "warning"]
+    assert "outside the possible returns" in table.loc["IS", "warning"]
     assert table.loc["WIS", "value"] == 1.0
     known = table["low"].notna()
     inside = (table["low"] <= table["value"] + 1e-9) & (table["value"] <= table["high"] + 1e-9)

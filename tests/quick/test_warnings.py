@@ -25,7 +25,7 @@ class Summed:
         self.logged = self.columns
         self.episodes, self.effective = sample.episodes, sample.effective
         self.spread, self.followers = sample.spread, sample.followers
-        self.continued = sample.continued
+        self.censored, self.replay = sample.censored, sample.replay
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_few_weights_are_not_assessed():
     replay = bf.Replay(log, bf.fit_mdp(log), [[0.0, 1.0]], behavior=[[0.5, 0.5]])
     _, mean, light, said = weight_row(EpisodeColumns(replay))
     assert (mean, light) == (pytest.approx(0.18), "unknown")
-    assert "count as 9.0 episodes" in said
+    assert "effective sample size is below 10" in said
     ten = bf.Replay(log, bf.fit_mdp(log), [[0.02, 0.98]], behavior=[[0.5, 0.5]])
     assert EpisodeColumns(ten).effective > 10
     assert weight_row(EpisodeColumns(ten))[2] == "red"

@@ -62,7 +62,7 @@ def test_a_policy_that_changes_nothing_differs_from_no_episode(kind, censored):
     assert replay.stopped.mean() == pytest.approx(SHARE)
     found = replay.outcomes()
     assert np.abs(found.difference).max() < 1e-12
-    assert (found.most_likely == found.compared).all()
+    assert (found.most_likely == found.usual_outcome).all()
     assert not rank_flags(found, 10).any()
 
 

@@ -18,13 +18,7 @@ from butfor.audit.folders import Kind, read_settled, whole_folder
 from butfor.audit.meta import META, SIGN, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.policy import PolicyView, share_changed
-from butfor.audit.reading import (
-    check_digests,
-    count_decisions,
-    name_truly,
-    read_rehearsal,
-    read_tables,
-)
+from butfor.audit.reading import check_digests, count_decisions, read_rehearsal, read_tables
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
 from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, RECORDS
@@ -390,7 +384,7 @@ class Audit(Printed):
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         found = cls(
             meta=meta,
-            **name_truly(read_tables(path, meta, states, shown=shown), meta),
+            **read_tables(path, meta, states, shown=shown),
             **stored._asdict(),
             clusters=clusters,
             rehearsal=read_rehearsal(path / "rehearsal.parquet", meta),

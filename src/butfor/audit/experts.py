@@ -70,7 +70,8 @@ class ExpertValue(Printed):
     def reviewed(self) -> Reviewed:
         """What a conclusion takes into account."""
         chances = dict(zip(self.chances["outcome"], self.chances["value"], strict=True))
-        return Reviewed(self.value, self.low, self.high, chances, self.agreement, self.seconds)
+        low = math.nan if self.agreement.low is None else self.agreement.low
+        return Reviewed(self.value, self.low, self.high, chances, low, self.seconds)
 
     def cases_to_exclude(self, value: float | None = None) -> int | None:
         """Forecast how many more cases exclude a value, by default that of usual care.

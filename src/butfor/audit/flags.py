@@ -11,7 +11,6 @@ from butfor.log.variables import describe_action
 from butfor.replay.bounds import ROUNDING, Bounds
 from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN
-from butfor.replay.usual import MOSTLY
 from butfor.types import Floats
 
 
@@ -83,9 +82,6 @@ def describe_flag(
     )
     if survival:
         sentences.append(survival)
-    known = describe_record(float(one.lengths[0] / replay.usual_steps[position]))
-    if known:
-        sentences.append(known)
     least, thin = float(walked.evidence_min[position]), float(walked.thin_share[position])
     cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
     sentences.append(
@@ -98,16 +94,6 @@ def describe_flag(
             "and action never seen together; what follows is assumed, not learned from data."
         )
     return " ".join(sentences)
-
-
-def describe_record(part: float) -> str:
-    """Say how much was recorded of what an episode is compared with, if it is not most of it."""
-    if not part < MOSTLY:
-        return ""
-    return (
-        "The difference is from the record as the model continues it under usual care: "
-        f"{percent(part)} of those steps were recorded."
-    )
 
 
 def describe_survival(bounds: Bounds, position: int) -> str:

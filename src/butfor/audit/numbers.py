@@ -11,7 +11,7 @@ from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.decomposition import check_decomposition, decompose
 from butfor.evaluate.diagnostics.lights import Row
 from butfor.evaluate.diagnostics.table import diagnose_sample
-from butfor.evaluate.sample import Sample
+from butfor.evaluate.sample import Sample, continued
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ def numbers_of(
 ) -> Numbers:
     """Gather the numbers of a log: in memory, or summed over its shards."""
     names, pieces = sample.replay.log.outcome_names, sample.pieces
-    decomposition = decompose(names, pieces, continued=sample.continued > 0)
+    decomposition = decompose(names, pieces, continued=continued(sample))
     count, _, usual, expected, _ = pieces.whole[0].tolist()
     chances = (
         None if crossed is None or crossed.chances is None else crossed.chances.mean(axis=(0, 1))
@@ -51,5 +51,5 @@ def numbers_of(
         steps=sample.steps,
         censored=sample.censored,
         fresh_chances=None if chances is None else tuple(chances.tolist()),
-        usual_chances=tuple(sample.usual_chances.tolist()) if sample.continued else None,
+        usual_chances=tuple(sample.usual[0].tolist()) if continued(sample) else None,
     )

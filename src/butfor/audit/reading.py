@@ -77,7 +77,7 @@ def read_tables(
     reached = states if drawn_states is None else drawn_states
     _check_range(path, drawn, "state", 0, reached + len(meta.outcomes) - 1)
     _check_range(path, drawn, "action", -1, actions - 1)
-    return tables
+    return name_truly(tables, meta)
 
 
 def name_truly(tables: dict[str, pd.DataFrame], meta: Meta) -> dict[str, pd.DataFrame]:
@@ -87,7 +87,7 @@ def name_truly(tables: dict[str, pd.DataFrame], meta: Meta) -> dict[str, pd.Data
     """
     estimates, episodes = tables["estimates"], tables["episodes"]
     continued = meta.counts.censored and meta.parameters.censored == "continue"
-    if not continued or (estimates["estimator"] == CONTINUED).any():
+    if not continued or "usual_return" in episodes:
         return tables
     named = estimates["estimator"].replace(OBSERVED, CONTINUED)
     pieces = tables["decomposition"]

@@ -31,7 +31,6 @@ from butfor.audit.observed_steps import step_table
 from butfor.audit.sampling import FLAGS, flag_notes, select
 from butfor.audit.show import show
 from butfor.audit.tables import (
-    CONTINUED_COLUMNS,
     count_pairs,
     episode_table,
     interval_notes,
@@ -199,9 +198,7 @@ def run_audit(
         threads=threads,
         progress=progress,
     )
-    judged = judged_table(replay)
-    if not replay.continues.any():
-        judged = judged.drop(columns=CONTINUED_COLUMNS)
+    judged = judged_table(replay, continued=bool(replay.continues.any()))
     table = episode_table(judged, shown.table, chosen.known, chosen.design)
     if models and credible is None:
         refuse_hidden(asked, models=models)
@@ -368,7 +365,7 @@ def describe_audit(
             latent=replay.pomdp.state_variables if replay.hidden else (),
         ),
         warnings=(
-            *warnings_of(counts, replay.terminal, replay.censored),
+            *warnings_of(counts, replay.terminal),
             *sampling_notes(replay),
             *interval_notes(replay, counts.episodes, drawn),
             *row_notes(replay),

@@ -33,16 +33,17 @@ UNSHOWN: dict[str, Any] = {
 }
 
 
-# columns of `judged_table` that are saved only if the model continues some of the records
-CONTINUED_COLUMNS = ["usual_return", "recorded_share"]
+def judged_table(replay: Replay, *, continued: bool) -> pd.DataFrame:
+    """Return one row per episode: what happened, the counterfactual, and its evidence.
 
-
-def judged_table(replay: Replay) -> pd.DataFrame:
-    """Return one row per episode: what happened, the counterfactual, and its evidence."""
+    If the model continues any records of the log, `usual_return` and `recorded_share` tell how.
+    """
     walked = replay.steps()
     table = replay.outcomes().frame()
-    share = replay.log.lengths / replay.usual_steps
-    table.insert(table.columns.get_loc("usual_return") + 1, "recorded_share", share)
+    if continued:
+        table["recorded_share"] = replay.log.lengths / replay.usual_steps
+    else:
+        del table["usual_return"]
     table["first_change"] = first_changes(replay.log, replay.repeats())
     if replay.sampled:
         table["return_error"] = replay.outcomes().return_error
@@ -274,20 +275,14 @@ def count_pairs(model: Model, target: Floats, counts: NDArray[np.int64]) -> dict
     }
 
 
-def warnings_of(counts: Counts, terminal: str, censored: str) -> list[str]:
+def warnings_of(counts: Counts, terminal: str) -> list[str]:
     """Return the warnings that follow from the counts."""
     found = []
     if counts.censored:
         found.append(
             f"{counts.censored} of {counts.episodes} episodes stop before the horizon without an "
-            "outcome. "
-            + (
-                "“Observed” is what was recorded of them; “Observed, continued” adds what the "
-                "model expects to follow under usual care, and each difference is from that."
-                if censored == "continue"
-                else "Only what was recorded of them counts, in “Observed” and in CF; MB predicts "
-                "what would have followed."
-            )
+            "outcome. “Observed” is what was recorded of them; the warning of each other estimate "
+            "says what it takes to follow."
         )
     if counts.visited_states_with_unseen_target_action:
         found.append(

@@ -33,6 +33,10 @@ from butfor.replay.steps import THIN
 from butfor.replay.usual import MOSTLY
 
 SHOWN = (*TOLD, "True")  # the estimators of a first look; the audit holds all of them
+SINCE = (  # what changes are from
+    " from what was recorded and, where it stops early, goes on as the model expects of usual care "
+    f"(Recorded: how much of that, if less than {percent(MOSTLY)})"
+)
 TELLING, MOST_TOLD = 5, 10  # flagged episodes that are printed, by default and with --verbose
 COLORS = {"green": "green", "unknown": "cyan", "amber": "yellow", "red": "red"}
 
@@ -207,24 +211,14 @@ def _print_flagged(console: Console, audit: Audit, verbose: bool) -> None:
     if not len(first):
         console.print(f"No {escape(audit.noun)} is flagged{escape(_why_none(audit))}.")
         return
-    clock = clock_of(audit.meta)
+    clock, since = clock_of(audit.meta), SINCE if "recorded_share" in first else ""
     console.print(
         f"\n[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: "
         "what happened, the probability of each outcome under the policy, the change in expected "
-        f"return{_since(audit)}, and the first {escape(clock.unit)} (counted from 0) at which the "
+        f"return{since}, and the first {escape(clock.unit)} (counted from 0) at which the "
         "policy would have acted differently. Sure: whether the sign holds under any mechanism, or "
         "any stable one. Cases: the fewest similar past cases along the way.",
         _flagged_table(first, audit, clock),
-    )
-
-
-def _since(audit: Audit) -> str:
-    """Say what changes are from, if that is not what was recorded."""
-    if "usual_return" not in audit.episodes:
-        return ""
-    return (
-        " from what was recorded and, where it stops early, goes on as the model expects of usual "
-        f"care (Recorded: how much of that, if less than {percent(MOSTLY)})"
     )
 
 

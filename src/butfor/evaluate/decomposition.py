@@ -66,7 +66,7 @@ def piece_columns(result: Counterfactuals) -> Floats:
     The columns are 1 (to count episodes), observed return, the return compared with, expected
     return and difference.
     """
-    returns = (result.observed_return, result.compared_return, result.expected_return)
+    returns = (result.observed_return, result.usual_return, result.expected_return)
     return np.stack([np.ones(len(result.difference)), *returns, result.difference], axis=1)
 
 

@@ -185,19 +185,10 @@ class EpisodeColumns:
         return int(self.replay.stopped.sum())
 
     @property
-    def continued(self) -> int:
-        """Number of these whose records the model continues, to compare with them."""
-        return int(self.replay.continues.sum())
-
-    @property
-    def usual_steps(self) -> float:
-        """Expected number of steps of what counterfactuals are compared with."""
-        return float(self.replay.usual_steps.sum())
-
-    @property
-    def usual_chances(self) -> Floats:
-        """Share of each outcome in what counterfactuals are compared with, [O + 1]."""
-        return np.asarray(self.replay.usual.probability.mean(axis=0))
+    def usual(self) -> tuple[Floats, float]:
+        """Share of each outcome [O + 1], and steps, expected of what is compared with."""
+        replay = self.replay
+        return replay.usual.probability.mean(axis=0), float(replay.usual_steps.sum())
 
     @property
     def spread(self) -> float:

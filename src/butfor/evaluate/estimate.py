@@ -24,6 +24,7 @@ from butfor.evaluate.estimators.table import (
     CONTINUED,
     CROSS_FITTED,
     ESTIMATORS,
+    LOST,
     OnColumns,
     check_names,
 )
@@ -31,7 +32,7 @@ from butfor.evaluate.influence import Influence
 from butfor.evaluate.intervals import BY_MODEL, NONE, Intervals
 from butfor.evaluate.refit import THESE, Groups, group_episodes
 from butfor.evaluate.relearn import relearn_values
-from butfor.evaluate.sample import Sample
+from butfor.evaluate.sample import Sample, continued
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
@@ -84,8 +85,8 @@ def estimate_values(
     estimators : optional
         Some of NAMES; by default all that `draws`, `learn`, `truth` and the log make possible, but
         MB (sampled). "Observed" is what was recorded; where censored episodes are continued by the
-        model, "Observed, continued" is what the others are compared with. With a hidden state:
-        these two, MB, CF and True; `learn` and `draws` are not available.
+        model, "Observed, continued" stands beside it, which the others are compared with. With a
+        hidden state: these two, MB, CF and True; `learn` and `draws` are not available.
         Where states cannot be enumerated: all but FQE and MB (sampled).
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.
@@ -165,8 +166,8 @@ def estimate_episodes(
     """Return the table of `estimate_values` for a log in memory, and what was cross-fitted."""
     replay, seed = sample.replay, sample.seed
     refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
-    given = {"draws": sample.draws, "learn": learn, "truth": truth}
-    given["censored"] = sample.continued or None
+    given = {"draws=...": sample.draws, "learn=...": learn, "truth=...": truth}
+    given[LOST] = continued(sample) or None
     names = check_names(estimators, given, hidden=replay.hidden, sampled=replay.sampled)
     if relearn and learn is None:
         raise ValueError(
@@ -219,11 +220,9 @@ def estimate_sums(
     episodes, which gives the same intervals, up to chance, if episodes were assigned to groups at
     random.
     """
-    functions = {
-        name: f
-        for name, f in ESTIMATORS.items()
-        if isinstance(f, OnColumns) and (name != CONTINUED or sample.continued)
-    }
+    functions = {name: f for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
+    if not continued(sample):
+        del functions[CONTINUED]
     return estimate_sample(
         sample,
         {name: partial(f, sample) for name, f in functions.items()},

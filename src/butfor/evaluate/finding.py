@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from butfor.evaluate.agreement import Measure
 from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, OBSERVED, compared_with
 from butfor.evaluate.wording import Digits, digits_for, signed
 
@@ -25,7 +24,6 @@ EXPECT = {BETTER: "it to do better", WORSE: "it to do worse", UNCLEAR: "no clear
 REPLAYED, FRESH = "CF", "MB (cross-fitted)"  # whose numbers are told
 BY_MODEL = ("MB", REPLAYED)
 TOLD = (OBSERVED, CONTINUED, "WIS", *BY_MODEL, *CROSS_FITTED)  # in sentences and short tables
-STOPPED = "as some episodes stop early"
 TIE = 1e-9  # of the largest size: values closer together are the same
 LEAST_AGREEMENT = 0.4  # lower end of the intraclass correlation of reviewers, for a verdict
 LEAST_SECONDS = 10.0  # median time of a case
@@ -40,23 +38,22 @@ class Reviewed:
     low: float
     high: float
     chances: Mapping[str, float]  # of each outcome
-    agreement: Measure  # on the expected return, an intraclass correlation
+    agreement: float  # lower end of their intraclass correlation; nan: unknown
     seconds: float  # median time of a case; nan: unknown
 
     @property
     def agree(self) -> bool:
         """Whether reviewers agree, and took their time, enough for a verdict to rest on them."""
-        low = self.agreement.low
-        return low is not None and low > LEAST_AGREEMENT and self.seconds >= LEAST_SECONDS
+        return self.agreement > LEAST_AGREEMENT and self.seconds >= LEAST_SECONDS
 
     @property
     def agreed(self) -> str:
-        """How far they agree, and how long they took."""
-        value, low, high = self.agreement.value, self.agreement.low, self.agreement.high
-        said = "not known" if value is None else signed(value)
-        span = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
-        time = "unknown" if math.isnan(self.seconds) else f"{self.seconds:.3g} s"
-        return f"intraclass correlation {said}{span}, median time of a case {time}"
+        """How far they agree at least, and how long they took."""
+        known = (
+            f"at least {signed(self.agreement)}" if self.agreement == self.agreement else "unknown"
+        )
+        time = f"{self.seconds:.3g} s" if self.seconds == self.seconds else "unknown"
+        return f"intraclass correlation {known}, median time of a case {time}"
 
 
 @dataclass(frozen=True)
@@ -89,16 +86,6 @@ class Scale:
         if self.digits.rate:
             return whole
         return f"{whole}; average return {told if first else self.digits.value(value)}"
-
-    def recorded(self, value: float | None) -> str:
-        """Return what was recorded, where the model continues it; None: it is not known."""
-        if value is None:
-            return f"the model continues the records, {STOPPED}"
-        known = self.chances.get(OBSERVED, ())
-        parts = [f"{name} {100 * p:.0f}" for name, p in zip(self.outcomes, known, strict=False)]
-        if not (parts and self.digits.rate):
-            parts.append(f"{'average return ' * bool(parts)}{self.digits.value(value)}")
-        return f"recorded, {STOPPED}: {', '.join(parts)}"
 
 
 def per_hundred(new: float, old: float) -> tuple[str, str]:
@@ -148,19 +135,16 @@ def find(
         )
     table = estimates.set_index("estimator")[["value", "low", "high"]]
     known = table[table["value"].notna()]
-    if (
-        compared_with(known.index) not in known.index
-        or not known.index.isin([*BY_MODEL, *CROSS_FITTED]).any()
-    ):
+    models = [*BY_MODEL, *CROSS_FITTED]
+    if compared_with(known.index) not in known.index or not known.index.isin(models).any():
         return Finding(UNCLEAR, "There is no estimate of what the policy would do.")
     told = _Told(known, scale)
     side, sentence = told.learned() if known.index.isin(CROSS_FITTED).any() else told.given()
     if reviewed is None or math.isnan(reviewed.value):
         return Finding(side, sentence)
     if not reviewed.agree:
-        return Finding(
-            side, f"{sentence} The reviewers do not agree enough to say ({reviewed.agreed})."
-        )
+        sentence += f" The reviewers do not agree enough to say ({reviewed.agreed})."
+        return Finding(side, sentence)
     expected = compare([(reviewed.value, reviewed.low, reviewed.high)], told.observed)
     chances = [reviewed.chances[name] for name in scale.outcomes] if reviewed.chances else None
     numbers = scale.numbers(chances, reviewed.value, told.observed, first=False)
@@ -181,13 +165,11 @@ class _Told:
     def learned(self) -> tuple[str, str]:
         """Tell what the log that taught a policy says about it, and what other data say."""
         here, fresh = self._side(BY_MODEL), self._side(CROSS_FITTED)
+        second = self._looks(CROSS_FITTED)
         if not here:
             numbers = self._numbers(FRESH, CROSS_FITTED, first=True)
-            return (
-                fresh,
-                f"Judged on other data, the policy {self._looks(CROSS_FITTED)} ({numbers}).",
-            )
-        first, second = self._looks(BY_MODEL), self._looks(CROSS_FITTED)
+            return fresh, f"Judged on other data, the policy {second} ({numbers})."
+        first = self._looks(BY_MODEL)
         return fresh, (
             f"On the log that taught it, the policy {first} "
             f"({self._numbers(REPLAYED, BY_MODEL, first=True)}); judged on other data, it "
@@ -237,9 +219,12 @@ class _Told:
         told = self.scale.numbers(chances, value, self.observed, first=first)
         if not first or CONTINUED not in self.known.index:
             return told
-        known = OBSERVED in self.known.index
-        recorded = float(self.known.loc[OBSERVED, "value"]) if known else None
-        return f"{told}; {self.scale.recorded(recorded)}"
+        if OBSERVED not in self.known.index:
+            return f"{told}; the model continues records that stop early"
+        value, chances = float(self.known.loc[OBSERVED, "value"]), self.scale.chances.get(OBSERVED)
+        recorded = self.scale.numbers(chances, value, self.observed, first=False)
+        recorded, _, _ = recorded.partition(" against ")
+        return f"{told}; recorded, as some episodes stop early: {recorded}"
 
 
 def told_digits(estimates: pd.DataFrame, *, rate: bool = False) -> Digits:

@@ -6,7 +6,6 @@ that cannot have such an interval has none, and the reason is stated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +24,6 @@ from butfor.evaluate.estimators.table import CONTINUED, OBSERVED, RECORDS
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import WEIGHTED
-from butfor.evaluate.wording import digits_for
 from butfor.models.factored import FactoredModel
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
@@ -50,9 +48,7 @@ FEW = (
     "no interval: not enough data (effective sample size {effective:.1f}, and below "
     f"{LEAST_EFFECTIVE:.0f} intervals miss the true value too often)"
 )
-OUTSIDE = (
-    "no interval: the estimate lies outside the possible returns, which are {lowest} to {highest}"
-)
+OUTSIDE = "no interval: the estimate lies outside the possible returns"
 NOT_REFITTED = "no interval: the model is not learned again in resamples of these episodes"
 
 
@@ -78,7 +74,7 @@ class Intervals:
         self, name: str, value: float, evaluate: Evaluate, resampled: Floats | None
     ) -> tuple[float, float]:
         """Return the interval of an estimate that is not cross-fitted, from values in resamples."""
-        reason = self.reason(name) or self._outside(name, value)
+        reason = self.reason(name) or self._impossible(name, value)
         if reason:
             self.reasons[name] = reason
             return NONE
@@ -129,14 +125,10 @@ class Intervals:
             return NOT_REFITTED
         return ""
 
-    def _outside(self, name: str, value: float) -> str:
-        """Say that an estimate is impossible, and so is an interval around it; "" if it is not."""
+    def _impossible(self, name: str, value: float) -> str:
         lowest, highest = self.limits(name)
         slack = SLACK * max(abs(lowest), abs(highest), 1.0)
-        if lowest - slack <= value <= highest + slack or not math.isfinite(value):
-            return ""
-        digits = digits_for([lowest, highest])
-        return OUTSIDE.format(lowest=digits.value(lowest), highest=digits.value(highest))
+        return OUTSIDE if value < lowest - slack or value > highest + slack else ""
 
     def _within(
         self, name: str, ends: tuple[float, float], unsupported: float | None = None

@@ -18,6 +18,7 @@ from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.doubly_robust import magic
 from butfor.evaluate.estimators.table import CONTINUED
 from butfor.evaluate.influence import LESS, Influence
+from butfor.evaluate.sample import Sample, continued
 from butfor.models.mdp import total_by
 from butfor.models.planning import state_values
 from butfor.models.policies import behavior_of
@@ -111,30 +112,21 @@ def group_episodes(sample: EpisodeColumns, *, blend: bool) -> Groups | None:
     whole = replay.episodes
     pair = whole.state.astype(np.int64) * whole.n_actions + whole.action
     owner = np.repeat(group, whole.lengths)
-    behave = behavior_again(replay, pair, lambda less: 1.0 - LESS * (owner == less))
-    return Groups(
-        replay,
-        learn,
-        starts,
-        replayed,
-        behave if sample.continued else None,
-        mix if blends else None,
-    )
+    behave = behavior_again(sample, pair, lambda less: 1.0 - LESS * (owner == less))
+    return Groups(replay, learn, starts, replayed, behave, mix if blends else None)
 
 
 def behavior_again(
-    replay: Replay, pair: NDArray[np.int64], weigh: Callable[[int], Floats]
-) -> Callable[[int], Floats]:
-    """Return what learns the behavior again from decisions, unless it is known.
+    sample: Sample, pair: NDArray[np.int64], weigh: Callable[[int], Floats]
+) -> Callable[[int], Floats] | None:
+    """Return what learns the behavior again from decisions, if it is known how it was learned.
 
     `pair` [m] numbers their state and action; `weigh` gives their weights with less on a group.
+    None if no record is continued.
     """
-    known, shape = replay.behavior_table, replay.behavior_table.shape
-    estimated = np.allclose(known, behavior_of(replay.learned.counts))
-
-    def learn(less: int) -> Floats:
-        if not estimated:
-            return known
-        return behavior_of(total_by(pair, weigh(less), known.size).reshape(shape))
-
-    return learn
+    if not continued(sample):
+        return None
+    known = sample.replay.behavior_table
+    if not np.allclose(known, behavior_of(sample.replay.learned.counts)):
+        return lambda less: known
+    return lambda less: behavior_of(total_by(pair, weigh(less), known.size).reshape(known.shape))

@@ -49,16 +49,8 @@ class Sample(Protocol):
         """Number of episodes that stop before the horizon without an outcome."""
 
     @property
-    def continued(self) -> int:
-        """Number of these whose records the model continues, to compare with them."""
-
-    @property
-    def usual_steps(self) -> float:
-        """Expected number of steps of what counterfactuals are compared with."""
-
-    @property
-    def usual_chances(self) -> Floats:
-        """Share of each outcome in what counterfactuals are compared with, [O + 1]."""
+    def usual(self) -> tuple[Floats, float]:
+        """Share of each outcome [O + 1], and steps, expected of what is compared with."""
 
     @property
     def followers(self) -> int:
@@ -107,3 +99,9 @@ class Sample(Protocol):
     @property
     def pieces(self) -> Pieces:
         """The sums that the decomposition is made of."""
+
+
+def continued(sample: Sample) -> bool:
+    """Whether the model continues any records, to compare with them."""
+    replay = sample.replay
+    return sample.censored > 0 and replay.censored == "continue" and replay.continuation

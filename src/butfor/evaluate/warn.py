@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
-from butfor.evaluate.sample import Sample
+from butfor.evaluate.sample import Sample, continued
 from butfor.evaluate.wording import digits_for, percent, signed
 from butfor.replay.replay import Replay
 from butfor.replay.usual import MOSTLY
@@ -211,12 +211,12 @@ def of_censored(name: str, sample: Sample) -> str:
     stop = f"{count} episode{'s' if count > 1 else ''} stop{'s' if count == 1 else ''} before the "
     stop += "horizon without an outcome: "
     if name == CONTINUED:
-        known = sample.steps / sample.usual_steps
+        known = sample.steps / sample.usual[1]
         part = f" ({percent(known)} of its steps were recorded)" * (known < MOSTLY)
         return f"{stop}how they go on under usual care is the model's expectation{part}"
     if name != OBSERVED:
         return "" if sample.replay.hazard is not None else f"{stop}whatever followed counts as 0"
-    return f"{stop}only what was recorded counts{'' if sample.continued else ', here and in CF'}"
+    return f"{stop}only what was recorded counts{'' if continued(sample) else ', here and in CF'}"
 
 
 def of_undefined(resampled: Floats) -> str:

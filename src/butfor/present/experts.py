@@ -14,6 +14,7 @@ from butfor.evaluate.wording import digits_for, percent, plural
 from butfor.present.text import REVIEWERS, WHAT_FOLLOWS, WHAT_HAPPENED, capitalized
 
 CAVEAT = "This is the reviewers’ view: it does not cover what they misjudge together."
+NOT_ENOUGH = " That is not enough for the verdict to rest on them ({})."
 # outcomes that are verbs of what the episode itself does: "had all died"
 VERBS = ("died", "recovered", "relapsed", "survived")
 
@@ -133,7 +134,6 @@ class _Words:
             self._returns(),
             flags_alone(self.found, self.audit, plural(self.noun)),
             self._agreement(),
-            self._verdict(),
         ]
 
     def _read(self) -> str:
@@ -189,22 +189,14 @@ class _Words:
         )
 
     def _agreement(self) -> str:
-        found = self.found.agreement
+        found, reviewed = self.found.agreement, self.found.reviewed
         if found.value is None:
             return ""
         return (
             f"Agreement between reviewers of the same {self.noun} on the expected return: "
             f"intraclass correlation {_measure(found)}, where 1 means always the same and 0 no "
             "more alike than by chance."
-        )
-
-    def _verdict(self) -> str:
-        reviewed = self.found.reviewed
-        if math.isnan(reviewed.value) or reviewed.agree:
-            return ""
-        return (
-            "The verdict does not rest on the reviewers, who do not agree enough to say "
-            f"({reviewed.agreed})."
+            f"{'' if reviewed.agree else NOT_ENOUGH.format(reviewed.agreed)}"
         )
 
 

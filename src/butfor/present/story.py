@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.audit.flags import describe_record
 from butfor.audit.meta import CredibleSettings
 from butfor.evaluate.wording import Digits, digits_for, percent, share
 from butfor.log.variables import Outcome, Variable, describe_action, is_switch, unravel
@@ -195,7 +194,9 @@ def caveat(row: pd.Series) -> str:
     """Return the words beside every number of a model."""
     part = capitalized(share(float(row["thin_share"])))
     words = f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
-    return f"{words} {describe_record(float(row.get('recorded_share', 1.0)))}".rstrip()
+    if recorded := recorded_part(row):
+        words += f" What it is compared with was recorded for {recorded} of its steps."
+    return words
 
 
 def recorded_part(row: Mapping[Any, Any] | pd.Series) -> str:

@@ -39,35 +39,18 @@ class Counterfactuals(Printed):
     horizon: int
     discount: float
     action_noise: str
+    # what the counterfactual is compared with: what was observed; of a censored episode that
+    # continues, what the model expects of the behavior policy from where the record stops
+    usual_return: Floats  # [n]
+    usual_outcome: NDArray[np.int64]  # [n] -1: none
     mechanism: Mechanism | None = None  # None: Gumbel-Max
     draws: int | None = None  # None: exact; otherwise probabilities are shares of this many draws
     return_error: Floats | None = None  # [n] Monte Carlo standard error; None: not estimated
-    usual_outcome: NDArray[np.int64] | None = None  # [n] see `compared`
-    usual_return: Floats | None = None  # [n] see `compared_return`
-
-    @property
-    def compared(self) -> NDArray[np.int64]:
-        """Outcome that the counterfactual is compared with, -1 for none, [n].
-
-        It is the observed one; of a censored episode that continues, the most likely one.
-        """
-        if self.usual_outcome is None:
-            return self.episodes.outcome.astype(np.int64)
-        return self.usual_outcome
-
-    @property
-    def compared_return(self) -> Floats:
-        """Return that the counterfactual is compared with, [n].
-
-        It is the observed one; of a censored episode that continues, that plus what the model
-        expects of the behavior policy from where the record stops.
-        """
-        return self.observed_return if self.usual_return is None else self.usual_return
 
     @property
     def difference(self) -> Floats:
         """Expected return under the target less the return it is compared with, [n]."""
-        return self.expected_return - self.compared_return
+        return self.expected_return - self.usual_return
 
     @property
     def probability_error(self) -> Floats:
@@ -97,9 +80,9 @@ class Counterfactuals(Printed):
             "id": self.episodes.id,
             "length": self.episodes.lengths,
             "observed_outcome": names[self.episodes.outcome],
-            "usual_outcome": names[self.compared],
+            "usual_outcome": names[self.usual_outcome],
             "observed_return": self.observed_return,
-            "usual_return": self.compared_return,
+            "usual_return": self.usual_return,
         }
         for column, name in enumerate(self.outcome_names[:-1]):
             columns[f"p_{name}"] = self.probability[:, column]
@@ -161,9 +144,9 @@ def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
     tie the earlier episode comes first.
     """
     found, differs, size = find_flags(
-        result.most_likely != result.compared,
+        result.most_likely != result.usual_outcome,
         result.difference,
-        float(result.compared_return.std()),
+        float(result.usual_return.std()),
     )
     order = found[np.lexsort([-size, ~differs])][:count]
     rank = np.zeros(len(result.episodes), dtype=np.int64)

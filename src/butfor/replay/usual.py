@@ -94,8 +94,8 @@ def null_changes(replay: Replay, *, threads: int | None = None) -> NDArray[np.bo
     some = replay.part(np.arange(MOST)) if slow and len(replay) > MOST else replay
     same = some.ask(target=usual_policy(replay), behavior=replay.behavior, action_noise="shared")
     found = same.share(replay.once_for_all("null", dict)).outcomes(threads=threads)
-    limit = ROUNDING * max(1.0, float(np.abs(found.compared_return).max()))
-    return (np.abs(found.difference) > limit) | (found.most_likely != found.compared)
+    limit = ROUNDING * max(1.0, float(np.abs(found.usual_return).max()))
+    return (np.abs(found.difference) > limit) | (found.most_likely != found.usual_outcome)
 
 
 def censoring_hazard(episodes: Episodes, *, horizon: int | None = None) -> Floats:

@@ -105,19 +105,10 @@ class ShardSums:
         return int(self.gathered.counts["sizes"][1])
 
     @property
-    def continued(self) -> int:
-        """Number of these whose records the model continues, to compare with them."""
-        return self.censored if self.replay.censored == "continue" else 0
-
-    @property
-    def usual_steps(self) -> float:
-        """Expected number of steps of what counterfactuals are compared with."""
-        return float(self._extra["usual_steps"].sum())
-
-    @property
-    def usual_chances(self) -> Floats:
-        """Share of each outcome in what counterfactuals are compared with, [O + 1]."""
-        return np.asarray(self.gathered.sums["usual"].values()[0] / self.episodes)
+    def usual(self) -> tuple[Floats, float]:
+        """Share of each outcome [O + 1], and steps, expected of what is compared with."""
+        chances = self.gathered.sums["usual"].values()[0] / self.episodes
+        return chances, float(self._extra["usual_steps"].sum())
 
     @property
     def null(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -85,8 +86,11 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     changed = null_changes(distinct, threads=threads)
     null = (len(log), int(changed[course].sum())) if len(changed) else (0, 0)
     cell, size = cells_of(result), len(result.outcome_names)
+    found = distinct.outcomes()
+    table = judged_table(distinct, continued=setting.continued)
+    table["differs"] = found.most_likely != found.usual_outcome
     tables = {
-        "episodes": _judge_alike(distinct, course, log).append_column("order", pa.array(order)),
+        "episodes": _judge_alike(table, course, log).append_column("order", pa.array(order)),
         "cases": pa.table({"evidence": with_finals(log, replay.step_cases(), -1)}),
     }
     sums = {
@@ -112,13 +116,11 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     )
 
 
-def _judge_alike(distinct: Replay, course: NDArray[np.int64], log: Episodes) -> Any:
+def _judge_alike(table: pd.DataFrame, course: NDArray[np.int64], log: Episodes) -> Any:
     """Return the table of all episodes, of which those of a course differ in id and last key only.
 
     One more column tells whether the most likely outcome is another.
     """
-    found = distinct.outcomes()
-    table = judged_table(distinct).assign(differs=found.most_likely != found.compared)
     alike = as_arrow("episodes", table).take(pa.array(course))
     for name in ("id", "final_key"):
         place = alike.schema.get_field_index(name)

@@ -30,20 +30,13 @@ def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
     place = np.flatnonzero(used)
 
     def weigh(less: int) -> Floats:
-        weights = np.ones(FOLDS)
-        if less >= 0:
-            weights[place[less]] -= LESS
-        return tally.logged(weights)
+        group = place[less] if less >= 0 else -1
+        return tally.logged(1.0 - LESS * (np.arange(FOLDS) == group))
 
-    rows = tally.counted()
+    rows, replayed = tally.counted(), sample.replayed()[used]
     pair = rows.state * sample.replay.mdp.n_actions + rows.action
-    return Groups(
-        sample.replay,
-        lambda group: again(weigh(group)),
-        starts[used],
-        sample.replayed()[used],
-        behavior_again(sample.replay, pair, weigh) if sample.continued else None,
-    )
+    behave = behavior_again(sample, pair, weigh)
+    return Groups(sample.replay, lambda less: again(weigh(less)), starts[used], replayed, behave)
 
 
 def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> CrossFitted | None:

@@ -148,16 +148,7 @@ def _audit_into(
         question = setting.question
         lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
         enter_stage(progress, "Writing the audit")
-        stitch_tables(
-            folder,
-            stored,
-            cuts,
-            question,
-            shown.table,
-            reviewed.design,
-            progress,
-            continued=sample.continued > 0,
-        )
+        stitch_tables(folder, stored, cuts, question, shown.table, reviewed.design, progress)
         numbers, rehearsal = estimating.result()
         meta = describe_audit(
             question,
@@ -208,7 +199,7 @@ def _estimate(
     """Return the numbers about all episodes, and the rehearsal of model and policy."""
     crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
     fixed = crossed is None or not crossed.learned
-    groups = group_folds(tally, sample) if fixed or sample.continued else None
+    groups = group_folds(tally, sample) if fixed or setting.continued else None
     estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
     found = estimates.set_index("estimator")
     rehearsal = rehearse_tally(

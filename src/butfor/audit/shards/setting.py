@@ -35,6 +35,7 @@ class Setting:
     question: Replay  # about a small example of the log with the same variables
     unsupported: Floats  # [S] probability that the target ever uses a pair never seen
     learned: bool  # whether the target was learned from this log
+    continued: bool  # whether the model continues any records
     halves: tuple[Half, ...]  # two, or none if a half would be empty
     cuts: Floats  # between groups of decisions, by predicted probability of a bad outcome
     bad: NDArray[np.bool_]  # [O]
@@ -80,6 +81,7 @@ def make_setting(tally: Tally, chosen: AuditSettings) -> Setting:
         ),
         unsupported=unsupported_by_state(rows, target, horizon=horizon),
         learned=chosen.learned,
+        continued=bool((counts.stop_length < horizon).any()) and evaluation.censored != "cut",
         halves=halves,
         cuts=find_cuts(halves),
         bad=bad_outcomes(tally.outcomes),

@@ -22,7 +22,7 @@ from butfor.audit.meta import SamplingDesign
 from butfor.audit.observed_steps import step_columns
 from butfor.audit.shards.coded import is_logged
 from butfor.audit.shards.parts import Part
-from butfor.audit.tables import CONTINUED_COLUMNS, episode_columns
+from butfor.audit.tables import episode_columns
 from butfor.log.episodes import rows_of
 from butfor.replay.replay import Replay
 from butfor.threads import in_order
@@ -70,18 +70,14 @@ def stitch_tables(
     shown: pd.DataFrame,
     design: SamplingDesign,
     progress: Progress | None,
-    *,
-    continued: bool,
 ) -> None:
     """Write the tables of episodes and steps of an audit, in the order of ids.
 
     `cuts` are the ids at which the rows are divided into ranges, and `shown` is the table of the
-    episodes shown, with their ids; `design` says how they were chosen, and `continued` whether the
-    model continues some of the records.
+    episodes shown, with their ids; `design` says how they were chosen.
     """
     ends = [_find_edges(part, cuts) for part in parts]
-    unsaved = UNSAVED if continued else [*UNSAVED, *CONTINUED_COLUMNS]
-    about = _About(question, shown, design, unsaved)
+    about = _About(question, shown, design)
     schemas = about.schemas(*_read(parts[0], np.arange(2), np.array([0, ends[0].lengths[0] + 1])))
     before = np.sum([edges.place for edges in ends], axis=0)  # episodes before each range
 
@@ -122,13 +118,12 @@ class _About:
     question: Replay
     shown: pd.DataFrame
     design: SamplingDesign
-    unsaved: Sequence[str]  # columns of episodes
 
     def columns(self, episodes: Any, steps: Any, before: int) -> tuple[Columns, Columns]:
         """Return the columns of both tables for some episodes; `before` are those before them."""
         place = pd.Index(episodes["id"].to_pandas()).get_indexer(pd.Index(self.shown["id"]))
         known = self.shown[place >= 0].drop(columns="id").reset_index(drop=True)
-        judged = _by_name(episodes.drop_columns(self.unsaved))
+        judged = _by_name(episodes.drop_columns(UNSAVED))
         rows = _by_name(steps)
         logged = {name: rows.pop(name) for name in steps.column_names if is_stepped(name)}
         logged |= {name: logged[name].to_numpy() for name in ("state", "action")}

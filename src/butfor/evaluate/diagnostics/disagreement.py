@@ -7,7 +7,7 @@ import numpy as np
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.diagnostics.second_learner import DISAGREEMENT
 from butfor.evaluate.estimators.columns import Columns
-from butfor.evaluate.sample import Sample
+from butfor.evaluate.sample import Sample, continued
 from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import digits_for
 from butfor.types import Floats
@@ -34,7 +34,7 @@ def disagreement_row(sample: Sample) -> Row | None:
     gap, error = found[name]
     light = at_most(abs(gap) / spread, DISAGREEMENT) if apart else "green"
     digits = digits_for([value, value + gap, 2 * error])
-    known = "continued" if sample.continued else "observed"
+    known = "continued" if continued(sample) else "observed"
     sentence = (
         f"The model puts the policy at {digits.value(value)} (MB), {NAMES[name]} at "
         f"{digits.value(value + gap)} ({name}), ± {digits.size(2 * error)}; {known} returns have "

@@ -29,12 +29,10 @@ def weight_row(sample: Sample) -> Row:
         sentence = "Every importance weight is 0: no episode follows the policy to its end."
         return "mean importance weight", mean, "red", sentence
     if n < 2 or not effective >= LEAST_EFFECTIVE:
-        sentence = "The importance weights are too few, or too large, to be averaged."
-        if n > 1 and effective > 0:
-            sentence = (
-                f"The importance weights count as {effective:.1f} episodes (effective sample "
-                f"size); with fewer than {LEAST_EFFECTIVE:.0f}, their average shows nothing."
-            )
+        sentence = (
+            "The importance weights are too few, or too large, to be averaged: the effective "
+        )
+        sentence += f"sample size is below {LEAST_EFFECTIVE:.0f}."
         return "mean importance weight", mean, UNKNOWN, sentence
     # effective = (sum w)^2 / sum w^2, so the variance of the weights is mean^2 (n / effective - 1)
     error = mean * math.sqrt(max(n / effective - 1, 0.0) / (n - 1))

@@ -56,12 +56,9 @@ ESTIMATORS: dict[str, Estimator] = {
     "CF (draws)": counterfactual_draws,
 }
 CROSS_FITTED = ("MB (cross-fitted)", "CF (cross-fitted)")
-NEEDS = {
-    CONTINUED: "censored",
-    "CF (draws)": "draws",
-    **dict.fromkeys(CROSS_FITTED, "learn"),
-    "True": "truth",
-}
+LOST = "censored episodes that the model continues"
+NEEDS = {CONTINUED: LOST, "CF (draws)": "draws=...", "True": "truth=..."}
+NEEDS |= dict.fromkeys(CROSS_FITTED, "learn=...")
 NAMES = (*ESTIMATORS, *CROSS_FITTED, "True")
 HIDDEN = (*RECORDS, "MB", "CF", "True")  # importance weights are invalid with a hidden state
 COUNTED = ("FQE", "MB (sampled)")  # by state, which must occur more than once
@@ -97,9 +94,6 @@ def check_names(
                 f"estimator {name!r} is not available {where}; choose from {', '.join(known)}"
             )
         if name not in possible:
-            need = f"{NEEDS[name]}=...; see estimate_values"
-            if name == CONTINUED:
-                need = "censored episodes that the model continues; this log has none, so ask for "
-                need += repr(OBSERVED)
-            raise ValueError(f"estimator {name!r} needs {need}")
-    return tuple(dict.fromkeys(names))
+            raise ValueError(f"estimator {name!r} needs {NEEDS[name]}; see estimate_values")
+    both = {OBSERVED: [name for name in RECORDS if name in possible]}  # neither alone would be true
+    return tuple(dict.fromkeys(one for name in names for one in both.get(name, [name])))

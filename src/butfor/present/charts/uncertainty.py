@@ -47,12 +47,11 @@ def uncertainty_chart(
     style.require_columns(episodes, ("id", *NUMBERS), "episodes")
     if len(episodes) > MOST:
         raise ValueError(f"{len(episodes)} episodes, {MOST} at most; select those to look at")
-    title_of_axis = axis_title or "Expected return less what was observed"
     usual = episodes.get("usual_return", episodes["observed_return"])
-    if not usual.equals(episodes["observed_return"]):
-        episodes = episodes.assign(observed_return=usual)
-        title_of_axis = axis_title or f"{title_of_axis}, continued by the model"
-    values = episodes[list(NUMBERS)].to_numpy(dtype=np.float64)
+    if axis_title is None:
+        added = ", continued by the model" * (not usual.equals(episodes["observed_return"]))
+        axis_title = f"Expected return less what was observed{added}"
+    values = episodes.assign(observed_return=usual)[list(NUMBERS)].to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise ValueError(
@@ -71,7 +70,7 @@ def uncertainty_chart(
     ends = style.value_domain(np.append(differences, 0.0), domain)
 
     def x(field: str) -> Any:
-        return style.value_axis(alt.X, field, title_of_axis, ends)
+        return style.value_axis(alt.X, field, axis_title, ends)
 
     base = alt.Chart(style.data(rows)).encode(
         tooltip=[

@@ -9,7 +9,7 @@ import pandas as pd
 
 from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
-from butfor.evaluate.estimators.table import CONTINUED, RECORDS, compared_with
+from butfor.evaluate.estimators.table import RECORDS, compared_with
 from butfor.evaluate.wording import Digits, in_words
 from butfor.present.charts import estimates_chart
 from butfor.present.report.evidence import embedded, thin_part
@@ -87,7 +87,7 @@ def _estimates_chart(
     )
     return estimates_chart(
         shown,
-        reference=ESTIMATORS[compared_with(chosen.index)][0],
+        reference=_reference(chosen),
         subtitle=caption,
         axis_title=f"Average return per {stays.noun}",
         domain=_reward_domain(stays.audit, chosen),
@@ -146,11 +146,11 @@ def _estimates_caption(stays: Stays, chosen: pd.DataFrame, reason: str = "") -> 
     bars = chosen["low"].notna()
     missing = ~bars & chosen["value"].notna() & (chosen.index != TRUE)
     said = [
-        *_sides(chosen["value"], stays.digits(chosen["value"]), _reference(chosen)),
+        *_sides(chosen["value"], stays.digits(chosen["value"]), _reference(chosen).lower()),
         *[f"Dot: estimate; bar: 95% interval. {CHANCE}"] * bool(bars.any()),
         ESTIMATE,
         *[f"On average {thin_part(stays)}"] * (not stays.scope),
-        f"Dashed line: {_reference(chosen)}.",
+        f"Dashed line: {_reference(chosen).lower()}.",
         *[f"Without a bar: no interval{reason}."] * bool(missing.any()),
     ]
     if REVIEWERS in chosen.index:
@@ -163,10 +163,8 @@ def _estimates_caption(stays: Stays, chosen: pd.DataFrame, reason: str = "") -> 
 
 
 def _reference(chosen: pd.DataFrame) -> str:
-    """Return what estimates are compared with, in words."""
-    if compared_with(chosen.index) == CONTINUED:
-        return "what happened, as the model continues it"
-    return "what happened"
+    """Return the name of what estimates are compared with."""
+    return ESTIMATORS[compared_with(chosen.index)][0]
 
 
 def _sides(values: pd.Series, digits: Digits, reference: str) -> list[str]:
