@@ -72,7 +72,7 @@ def test_every_log_is_judged_in_every_way(experiment):
 
 def test_estimates_are_those_of_the_library(experiment, log):
     model = bf.fit_mdp(log)
-    target = bf.policy_iteration(model, discount=0.99)
+    target = bf.policy_iteration(model, discount=0.99).table
     hidden = sepsis.pomdp("icml2019")
     physician = bf.hidden.LatentPolicy(sepsis.behavior_policy("icml2019"))
     true = bf.policy_value(sepsis.model("icml2019"), sepsis.full_policy(target), horizon=20)

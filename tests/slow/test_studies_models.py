@@ -165,7 +165,7 @@ def test_one_cell_agrees_with_the_public_functions(experiment):
     seed = SMALL.base_seed(1)
     log = sepsis.simulate(sepsis.behavior_policy(), 40, seed=seed).hide(*HIDDEN)
     model = bf.fit_factored(log)
-    target = bf.policy_iteration(bf.fit_mdp(log), discount=0.99)
+    target = bf.policy_iteration(bf.fit_mdp(log), discount=0.99).table
     true = bf.policy_value(sepsis.model(), sepsis.full_policy(target), horizon=20)
     few = log.select(np.arange(15))
     said = bf.Replay(few, model, target).outcomes()

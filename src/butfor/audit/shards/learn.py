@@ -257,7 +257,9 @@ def plan_of(tally: Tally, chosen: AuditSettings) -> Plan:
     study = tally.study
     discount, rules = study.evaluation.planning_discount, rules_of(study)
     allowed = rules.allowed(tally.state_variables, tally.action_variables) if rules else None
-    return lambda model: plan(model, discount=discount, caution=chosen.caution, allowed=allowed)
+    return lambda model: (
+        plan(model, discount=discount, caution=chosen.caution, allowed=allowed).table
+    )
 
 
 def learn_halves(tally: Tally, fit: Fit, make: Plan, *, horizon: int) -> tuple[Half, ...]:

@@ -95,7 +95,7 @@ def plans(
 
 
 def _plan(model: TabularMDP | FactoredModel, caution: Caution | None) -> Floats:
-    return policy_iteration(model, discount=DISCOUNT, caution=caution)
+    return policy_iteration(model, discount=DISCOUNT, caution=caution).table
 
 
 def likely_prior(log: Episodes, terminal: str, priors: Sequence[float]) -> float:

@@ -39,7 +39,7 @@ class Learned:
     @cached_property
     def plan(self) -> Floats:
         """The policy of highest value in the model, [S, A]."""
-        plan = policy_iteration(self.rows, discount=DISCOUNT)
+        plan = policy_iteration(self.rows, discount=DISCOUNT).table
         return plan if self.clustered is None else plan[self.clustered.of_state]
 
     def shown(self, log: Episodes) -> Episodes:

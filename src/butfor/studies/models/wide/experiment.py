@@ -91,7 +91,7 @@ def _compare(seeds: list[int], size: Sizes, advance: Advance) -> WideExperiment:
         make_ridge(),
         horizon=HORIZON,
         episodes=size.best,
-    )
+    ).policy
     scores: list[Row] = []
     plans: list[Row] = []
     halves: list[Row] = []
@@ -192,7 +192,7 @@ def plan_rows(
     for name, clustered in clusters.items():
         shown = clustered.log(log)
         table = fit_mdp(shown)
-        policy = policy_iteration(table, discount=DISCOUNT)
+        policy = policy_iteration(table, discount=DISCOUNT).table
         values = value_tables(table, policy, horizon=HORIZON)[0][HORIZON]
         true = judge.value(partial(clustered.act, policy))
         yield {"model": name, "true": true, "claimed": float(values[shown.first_state].mean())}
@@ -200,9 +200,11 @@ def plan_rows(
 
 def plan_on(model: FactoredModel, judge: Judge, size: Sizes) -> FittedQ:
     """Plan by fitted Q iteration in a factored model."""
-    return fitted_q_policy(
+    plan = fitted_q_policy(
         model, make_ridge(), horizon=HORIZON, episodes=size.planning, seed=judge.seed
     )
+    found: FittedQ = plan.policy
+    return found
 
 
 def half_row(name: str, log: Episodes, judge: Judge, size: Sizes) -> Row:
