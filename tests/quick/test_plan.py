@@ -8,8 +8,12 @@ import pandas as pd
 import pytest
 
 import butfor as bf
+from butfor.audit.settings import AuditSettings
+from butfor.audit.shards.run import audit_shards
+from butfor.audit.source import audit_log
 from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.evaluate.intervals import LEARNED
+from butfor.log.write import write_episodes
 from tests.builders import random_log, small_world
 from tests.support import simulate_log
 
@@ -305,6 +309,40 @@ def test_an_audit_says_where_its_policy_comes_from(log, model, seed):
     assert audit.meta.target == "given, fixed before this log was seen as far as butfor can know"
 
 
+def obvious_log(episodes):
+    """Of two treatments one nearly always helps, which every half of the log shows."""
+    generator = np.random.default_rng(0)
+    action = np.arange(episodes) % 2
+    return bf.Episodes.from_arrays(
+        np.zeros(episodes, int),
+        action,
+        np.zeros(episodes, int),
+        offsets=np.arange(episodes + 1),
+        states=1,
+        actions=2,
+        outcome=np.where(generator.random(episodes) < 0.9, action, 1 - action),
+        outcomes=[bf.Outcome("died", -1.0), bf.Outcome("home", 1.0)],
+        id=[f"stay {number:02d}" for number in range(episodes)],
+    )
+
+
+@pytest.mark.parametrize("episodes", [2, 80])
+def test_a_learned_target_has_no_interval_in_memory_or_in_shards(episodes, tmp_path):
+    path, study = tmp_path / "log.parquet", tmp_path / "study.toml"
+    write_episodes(obvious_log(episodes), path, study)
+    settings = AuditSettings(flags=2, rehearsal=False, draws=1)
+    # two episodes are in the same half of the shards, or in the same half of some split
+    shards = bf.Audit.load(audit_shards(path, study, tmp_path / "out", settings))
+    full = audit_log(path, study, flags=2, draws=1, models=0)
+    for audit in (full, shards):
+        table = audit.estimates.set_index("estimator")
+        assert table.loc[["WIS", "MB", "CF"], "low"].isna().all()
+        assert (audit.meta.target, table.index.isin(CROSS_FITTED).sum()) == (
+            "learned from this log",
+            2,
+        )
+
+
 def test_it_prints_what_it_is(log, model, plan):
     said = repr(bf.soften(bf.policy_iteration(model, caution=bf.Caution()), 0.1))
     assert said.splitlines() == [
@@ -317,4 +355,4 @@ def test_it_prints_what_it_is(log, model, plan):
     allowed = np.ones((3, 2), dtype=bool)
     assert "allowed=array (3, 2)" in repr(bf.policy_iteration(model, allowed=allowed))
     assert repr(pickle.loads(pickle.dumps(plan))) == repr(plan)
-    assert "no log, as far as butfor can know" in repr(bf.policy_iteration(small_world()))
+    assert "no log that butfor knows" in repr(bf.policy_iteration(small_world()))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor.log.episodes import Episodes
 from butfor.types import Floats
 
-UNKNOWN = "no log, as far as butfor can know"
+UNKNOWN = "no log that butfor knows"
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,14 +96,14 @@ class Tally:
 
     def split_folds(self, seed: int, splits: int, purpose: str) -> list[list[Transitions]]:
         """Split the folds into halves at random; a half without an episode makes no split."""
-        found = []
+        found, starts = [], self.starts()
         for key in numbered_keys(seed, splits, purpose).tolist():
             chosen = np.zeros(FOLDS, bool)
             order = np.random.Generator(np.random.PCG64(key)).permutation(FOLDS)
             chosen[order[: FOLDS // 2]] = True
-            halves = [self.folded(side) for side in (chosen, ~chosen)]
-            if all(half.first.any() for half in halves):
-                found.append(halves)
+            sides = chosen, ~chosen
+            if all(starts[side].any() for side in sides):
+                found.append([self.folded(side) for side in sides])
         return found
 
     def logged(self, weights: Floats) -> Floats:
