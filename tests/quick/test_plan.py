@@ -14,6 +14,7 @@ from butfor.audit.source import audit_log
 from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.evaluate.intervals import LEARNED
 from butfor.log.write import write_episodes
+from butfor.replay.engine import fit_again
 from tests.builders import random_log, small_world
 from tests.support import simulate_log
 
@@ -242,6 +243,12 @@ def test_a_recipe_lacks_nothing_of_what_was_given(fit):
     expected = fit(half)
     assert_same_model(model, expected)
     np.testing.assert_array_equal(again, bf.policy_iteration(expected))
+
+
+def test_checks_on_half_of_a_log_keep_what_was_learned_elsewhere():
+    log, pulse = random_log(np.random.default_rng(3), episodes=60), elsewhere().factor("pulse")
+    again = fit_again(bf.fit_factored(log, known={"pulse": pulse}), log.select(np.arange(30)))
+    np.testing.assert_array_equal(again.factor("pulse").table, pulse.table)
 
 
 def test_what_never_changed_in_the_whole_log_is_known_in_its_parts():
