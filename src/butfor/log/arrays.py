@@ -137,7 +137,7 @@ def place_of(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
     return f"episode {ids[episode]}, step {row - offsets[episode]}"
 
 
-def digest_arrays(arrays: Iterable[NDArray[np.integer]]) -> str:
+def digest_arrays(arrays: Iterable[NDArray[Any]]) -> str:
     """Return a digest of arrays of numbers, 16 hexadecimal digits."""
     digest = blake2b(digest_size=8)
     for array in arrays:

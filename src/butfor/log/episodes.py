@@ -93,8 +93,9 @@ class Episodes:
 
     def __post_init__(self) -> None:
         if not self.origin:
-            given = (self.offsets, self.state, self.action, self.outcome)
-            object.__setattr__(self, "origin", digest_arrays(given))
+            # not of states: the same file read with other variables has the same episodes
+            told = (self.offsets, self.action, self.reward, self.outcome)
+            object.__setattr__(self, "origin", digest_arrays(told))
 
     @classmethod
     def from_arrays(
