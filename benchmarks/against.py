@@ -38,7 +38,7 @@ def sepsis(bf: Any, episodes: int = EPISODES) -> tuple[Any, Any, Any]:
     behavior = bf.sepsis.behavior_policy("icml2019")
     log = bf.sepsis.simulate(behavior, episodes, version="icml2019").hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, np.asarray(bf.policy_iteration(model))  # earlier versions have no plans
 
 
 def learn(bf: Any) -> Callable[[Any], tuple[Any, Any]]:

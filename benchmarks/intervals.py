@@ -22,8 +22,8 @@ def measure_intervals() -> list[Measurement]:
     full = bf.sepsis.simulate(bf.sepsis.behavior_policy("corrected"), 1000)
     lines = []
     for log in (full.hide("glucose", "diabetes"), full):
-        model, target = _learn(log)
-        sample = EpisodeColumns(bf.Replay(log, model, np.asarray(target)))
+        model, plan = _learn(log)
+        sample = EpisodeColumns(bf.Replay(log, model, plan))
         sample.columns  # noqa: B018  computed once, for the estimates themselves
 
         def refit(sample=sample) -> object:
@@ -31,9 +31,12 @@ def measure_intervals() -> list[Measurement]:
             assert groups is not None
             return groups.influences()
 
+        def cross_fit(replay=sample.replay, recipe=plan.recipe) -> object:
+            return cross_fitted(replay, recipe)  # as a plan does on the log that taught it
+
         works = {
             "intervals that learn the model again": refit,
-            "cross-fitting, ten splits": lambda one=sample: cross_fitted(one.replay, _learn),
+            "cross-fitting, ten splits": cross_fit,
             "rehearsal": lambda log=log: bf.rehearse(log, _learn, horizon=log.horizon),
         }
         for work, run in works.items():
@@ -71,6 +74,6 @@ def measure_magic() -> list[Measurement]:
     return [Measurement(work, seconds * times, "3 x", ratio, note, ratio >= 3)]
 
 
-def _learn(log: bf.Episodes) -> tuple[bf.FactoredModel, np.ndarray]:
+def _learn(log: bf.Episodes) -> tuple[bf.FactoredModel, bf.Plan]:
     model = bf.fit_factored(log)
     return model, bf.policy_iteration(model, caution=bf.Caution())

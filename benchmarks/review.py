@@ -40,7 +40,7 @@ def measure_server() -> dict[str, float]:
     audit = run_audit(
         log,
         model,
-        bf.policy_iteration(model),
+        bf.policy_iteration(model).table,
         estimators=["Observed", "CF"],
         resamples=20,
         flags=EACH,

@@ -84,7 +84,7 @@ def sepsis_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray]:
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 1000, version="icml2019")
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 def measure_exact_outcomes() -> list[Measurement]:
@@ -159,7 +159,7 @@ def icu_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray, np.ndarray]:
         actions=actions,
         horizon=20,
     )
-    return log, model, bf.policy_iteration(model), behavior
+    return log, model, bf.policy_iteration(model).table, behavior
 
 
 def measure_icu_size() -> list[Measurement]:
@@ -174,7 +174,7 @@ def measure_icu_size() -> list[Measurement]:
 def measure_icu_sepsis() -> list[Measurement]:
     """Stays drawn from ICU-Sepsis under its expert policy, the model as it is given."""
     data = load_icu_sepsis()
-    target = bf.policy_iteration(data.model)
+    target = bf.policy_iteration(data.model).table
     log = simulate_model(data.model, data.expert_policy, ICU_EPISODES, horizon=LONGEST_STAY)
     options = {"behavior": data.expert_policy}
     bf.Replay(log.select(np.arange(10)), data.model, target, **options).outcomes()

@@ -19,14 +19,14 @@ def sepsis_audit(episodes=300, **options):
     model = bf.fit_mdp(log)
     given = {"flags": 12, "draws": 3, "resamples": 20} | options
     record = {"words": {"episode": "stay"}}
-    return bf.run_audit(log, model, bf.policy_iteration(model), record=record, **given)
+    return bf.run_audit(log, model, bf.policy_iteration(model).table, record=record, **given)
 
 
 @cache
 def hidden_audit(episodes=40, **options):
     """An audit of the same patients with the true model, which infers glucose and diabetes."""
     log = _patients(episodes)
-    target = bf.policy_iteration(bf.fit_mdp(log))
+    target = bf.policy_iteration(bf.fit_mdp(log)).table
     behavior = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
     given = {"flags": 12, "review_size": 24, "draws": 3, "resamples": 20, "behavior": behavior}
     given |= options
@@ -100,7 +100,7 @@ def trade_audit(
         side=side,
     )
     model = bf.fit_mdp(log, unseen=outcomes[0])
-    policy = bf.soften(bf.policy_iteration(model, discount=0.9), 0.1)
+    policy = bf.soften(bf.policy_iteration(model, discount=0.9).table, 0.1)
     given = {"flags": 10, "draws": 2, "resamples": 20} | options
     record = {"words": {"episode": noun}, "target": target, "warnings": [f"read with care: {text}"]}
     return bf.run_audit(log, model, policy, record=record, **given)

@@ -68,7 +68,7 @@ def setting(request):
 
 def learn(log, terminal="visits"):
     model = bf.fit_mdp(log, terminal=terminal)
-    return model, bf.policy_iteration(model)
+    return model, bf.policy_iteration(model).table
 
 
 def keep(target):

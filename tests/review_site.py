@@ -57,13 +57,15 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
         outcomes = (replace(log.outcomes[0], name="<b>died</b>"), *log.outcomes[1:])
         side = log.side.assign(note=["=cmd()" + SCRIPT] * len(log.side))
         names = np.array([f"p{i}" for i in range(len(log))], dtype=object)
-        order = run_audit(log, bf.fit_mdp(log), bf.policy_iteration(bf.fit_mdp(log)), flags=flags)
+        order = run_audit(
+            log, bf.fit_mdp(log), bf.policy_iteration(bf.fit_mdp(log)).table, flags=flags
+        )
         for place, name in zip(order.flagged.index, HOSTILE, strict=True):
             names[place] = name
         log = replace(log, id=names, state_variables=tuple(state), outcomes=outcomes, side=side)
         record = {"words": {"episode": "<i>case</i>"}, "target": SCRIPT}
     model = bf.fit_mdp(log)
-    target = bf.policy_iteration(model)
+    target = bf.policy_iteration(model).table
     return run_audit(log, model, target, flags=flags, review_size=2 * flags, record=record)
 
 

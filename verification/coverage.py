@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from butfor.models.simulate_factored import simulate_factored
 HORIZON = 6
 OUTCOMES = (bf.Outcome("well", 1.0), bf.Outcome("ill", -1.0, bad=True))
 KINDS = ("tabular", "factored")
+ANOTHER = 1_000_000  # added to the seed of a log: another one of the same world
 VARIABLES = (
     bf.Variable("pulse", ("low", "normal", "high")),
     bf.Variable("sugar", ("normal", "high")),
@@ -40,6 +41,7 @@ class Design:
     world: bf.TabularMDP | FactoredModel
     behavior: np.ndarray  # [S, A]
     target: np.ndarray | None  # [S, A]; None: learned from each log
+    elsewhere: bool = False  # or from another log of the same world, which butfor knows
 
     def simulate(self, seed: int) -> bf.Episodes:
         """Return a log of the design."""
@@ -56,6 +58,12 @@ class Design:
         """Learn a model and a policy from a log."""
         model = bf.fit_factored(log) if self.kind == "factored" else bf.fit_mdp(log)
         return model, bf.policy_iteration(model)
+
+
+def elsewhere(kind: str) -> Design:
+    """Return the design in which each policy is planned on another log than it is judged on."""
+    (design,) = (one for one in designs(kind, learned=True) if one.patients == 300)
+    return replace(design, name=f"planned elsewhere, n = {design.patients}", elsewhere=True)
 
 
 def designs(kind: str, *, learned: bool = False) -> list[Design]:
@@ -159,10 +167,12 @@ def estimated(
 ) -> tuple[bf.Replay, pd.DataFrame]:
     """Return the question that a log of the design asks, and the table of estimates."""
     log = design.simulate(seed)
-    learn = design.learn if design.target is None else None
+    learn = None if design.elsewhere or design.target is not None else design.learn
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model, plan = design.learn(log)
+        if design.elsewhere:
+            _, plan = design.learn(design.simulate(ANOTHER + seed))
         target = plan if design.target is None else design.target
         replay = bf.Replay(log, model, target, horizon=HORIZON)
         table = bf.estimate_values(replay, estimators=estimators, learn=learn, seed=seed)
@@ -198,6 +208,7 @@ def main() -> None:
         for learned in (False, True):
             for design in designs(kind, learned=learned):
                 print(coverage(printed(design, chosen.logs)).round(3).to_string(), flush=True)
+        print(coverage(printed(elsewhere(kind), chosen.logs)).round(3).to_string(), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,15 @@ with the binomial standard error of each share.
 """
 
 import os
+import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import binom
 
-from verification.coverage import KINDS, coverage, designs, printed
+import butfor as bf
+from verification.coverage import KINDS, coverage, designs, elsewhere, printed
 
 LOGS = int(os.environ.get("BUTFOR_COVERAGE_LOGS", "500"))
 FEWEST = LOGS // 10  # printed intervals for a judgment
@@ -20,7 +24,8 @@ DESIGNS = [
     for kind in KINDS
     for learned in (False, True)
     for design in designs(kind, learned=learned)
-]
+] + [elsewhere(kind) for kind in KINDS]
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: f"{design.kind}: {design.name}")
@@ -28,8 +33,25 @@ def test_printed_intervals_hold_the_true_value(design):
     table = coverage(printed(design, LOGS))
     print(f"\n{table.round(3).to_string()}")
     judged = table[table["printed"] >= FEWEST]
-    expected = {"Observed", "MB (cross-fitted)"} if design.target is None else {"Observed", "MB"}
+    own = design.target is None and not design.elsewhere
+    expected = {"Observed", "MB (cross-fitted)"} if own else {"Observed", "MB", "CF"}
     assert expected <= set(judged.index.get_level_values("estimator"))
     chance = binom.cdf(judged["held"], judged["printed"], LEAST)
     narrow = judged[chance < FALSE_ALARM]
     assert narrow.empty, f"coverage below {LEAST}:\n{narrow.round(3).to_string()}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_code_of_the_readme_prints_no_plain_interval(seed):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (code,) = (block for block in blocks if "bf.run_audit(replay)" in block)
+    assert "episodes=1000, seed=0, version" in code
+    names: dict[str, object] = {}
+    exec(code.replace("episodes=1000, seed=0", f"episodes=1000, seed={seed}"), names)
+    audit = names["audit"]
+    assert isinstance(audit, bf.Audit)
+    table = audit.estimates.set_index("estimator")
+    plain = table.drop(index=["Observed", "MB (cross-fitted)", "CF (cross-fitted)"])
+    assert {"WIS", "MB", "CF", "MAGIC", "FQE"} <= set(plain.index)
+    assert plain[["low", "high", "low_these", "high_these"]].isna().all(axis=None)
+    assert np.isfinite(table.loc["MB (cross-fitted)", ["low", "high"]].astype(float)).all()

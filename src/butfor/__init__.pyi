@@ -30,6 +30,7 @@ from .models.fit import fit_mdp as fit_mdp
 from .models.fit_factored import fit_factored as fit_factored
 from .models.fitted_q import fitted_q_policy as fitted_q_policy
 from .models.mdp import TabularMDP as TabularMDP
+from .models.plan import Plan as Plan
 from .models.planning import policy_iteration as policy_iteration
 from .models.planning import policy_value as policy_value
 from .models.policies import estimate_behavior as estimate_behavior

@@ -35,7 +35,7 @@ def problem():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 150, version="icml2019", seed=4)
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def test_the_mechanism_reaches_every_counterfactual_estimate(problem):
 
     def learn(part):
         fitted = bf.fit_mdp(part)
-        return fitted, bf.soften(bf.policy_iteration(fitted), 0.5)
+        return fitted, bf.soften(bf.policy_iteration(fitted).table, 0.5)
 
     names = ["MB (cross-fitted)", "CF", "CF (cross-fitted)"]
     values = [
@@ -429,7 +429,7 @@ def test_what_is_cross_fitted_is_learned_from_whole_episodes(problem):
     def learn(part):
         longest.append(part.lengths.max())
         fitted = bf.fit_mdp(part)
-        return fitted, bf.policy_iteration(fitted)
+        return fitted, bf.policy_iteration(fitted).table
 
     run_audit(log, model, target, learn=learn, horizon=6, flags=0)
     assert max(longest) == log.lengths.max() > 6
@@ -489,7 +489,7 @@ def test_identifiers_and_labels_stay_text(tmp_path):
         id=names,
     )
     model = bf.fit_mdp(log)
-    run_audit(log, model, bf.policy_iteration(model), draws=1).save(tmp_path / "audit")
+    run_audit(log, model, bf.policy_iteration(model).table, draws=1).save(tmp_path / "audit")
     loaded = Audit.load(tmp_path / "audit")
     assert loaded.episodes["id"].tolist() == names
     assert loaded.episodes["observed_outcome"].tolist() == ["<b>died</b>", "home", "<b>died</b>"]

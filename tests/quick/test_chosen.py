@@ -19,7 +19,7 @@ FALSE_ALARM = 1e-6
 def replay():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 30, seed=3).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return bf.Replay(log, model, bf.policy_iteration(model))
+    return bf.Replay(log, model, bf.policy_iteration(model).table)
 
 
 @pytest.fixture(scope="module")

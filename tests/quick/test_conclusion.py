@@ -138,7 +138,9 @@ def test_an_audit_of_an_earlier_version_has_one_too():
 def test_it_is_what_an_audit_saves(tmp_path):
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 60, seed=0).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    audit = bf.run_audit(log, model, bf.policy_iteration(model), flags=2, draws=1, resamples=5)
+    audit = bf.run_audit(
+        log, model, bf.policy_iteration(model).table, flags=2, draws=1, resamples=5
+    )
     again = Audit.load(audit.save(tmp_path / "audit"))
     assert again.conclusion == audit.conclusion
     assert audit.conclusion.reason == conclude(audit.estimates, audit.diagnostics).reason

@@ -206,7 +206,7 @@ def test_draws_equal_their_slow_twin(problem, shared):
 def test_icml2019_ends_equal_the_slow_twin():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 60, seed=8).hide("glucose", "diabetes")
     model = bf.fit_mdp(log, terminal="icml2019")
-    target = bf.soften(bf.policy_iteration(model), 0.2)
+    target = bf.soften(bf.policy_iteration(model).table, 0.2)
     behavior = bf.estimate_behavior(log, terminal="icml2019")
     result = bf.Replay(log, model, target).outcomes()
     plain = reference_model(model)
@@ -230,7 +230,7 @@ def sepsis():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 200, seed=21)
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 def test_draws_have_the_exact_law(problem):

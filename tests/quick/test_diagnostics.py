@@ -74,7 +74,7 @@ def sepsis():
     log = bf.sepsis.simulate(physician, 1000, seed=0, version="icml2019")
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 # ------------------------------------------------------------------------------------ hand values

@@ -64,7 +64,7 @@ def test_by_variable_sums_over_the_others():
     """Of a factored model, levels of one variable at a time; decisions add up to all."""
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 40).hide("glucose", "diabetes")
     model = fit_factored(log)
-    audit = bf.run_audit(log, model, bf.policy_iteration(model), **QUICK)
+    audit = bf.run_audit(log, model, bf.policy_iteration(model).table, **QUICK)
     table = audit.policy_table("variable")
     total = audit.meta.counts.steps
     assert table.groupby("variable")["decisions"].sum().eq(total).all()

@@ -29,7 +29,7 @@ def question():
     log = random_log(np.random.default_rng(3), episodes=20, longest=5)
     model = bf.fit_mdp(log)
     assert model.unseen.any()
-    return log, model, bf.soften(bf.policy_iteration(model), 0.3)
+    return log, model, bf.soften(bf.policy_iteration(model).table, 0.3)
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +250,7 @@ def test_parts_that_share_what_does_not_depend_on_them_find_the_same(question):
             np.testing.assert_array_equal(getattr(part.outcomes(), found), known)
             np.testing.assert_array_equal(getattr(again.outcomes(), found), known[3:])
     assert lasting.get("marked spaces") or lasting.get("spaces")
-    other = bf.policy_iteration(model)  # another question shares nothing
+    other = bf.policy_iteration(model).table  # another question shares nothing
     known = whole.part(chosen).ask(target=other).outcomes().probability
     np.testing.assert_array_equal(part.ask(target=other).outcomes().probability, known)
 

@@ -83,7 +83,7 @@ def test_weights_use_each_row_and_models_its_average(columns):
 def test_a_policy_that_only_uses_the_state_gives_the_same_estimates_row_by_row():
     log = random_log(np.random.default_rng(1), episodes=60, longest=4)
     model = bf.fit_mdp(log)
-    table = bf.soften(bf.policy_iteration(model), 0.3)
+    table = bf.soften(bf.policy_iteration(model).table, 0.3)
     table[np.bincount(log.state, minlength=log.n_states) == 0] = 1 / log.n_actions
     known = log.with_target_probability(table[log.state])
     by_row = bf.Replay(known, model, bf.row_policy(known))

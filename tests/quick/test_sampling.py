@@ -49,7 +49,7 @@ def problem():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 300, seed=0)
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def test_an_end_or_an_unknown_state_makes_another_course():
 @pytest.mark.parametrize("fit", [bf.fit_mdp, bf.fit_factored])
 def test_twins_are_replayed_once_bit_for_bit(fit, log):
     model = fit(log)
-    replay = bf.Replay(log, model, bf.policy_iteration(model))
+    replay = bf.Replay(log, model, bf.policy_iteration(model).table)
     first, course = find_twins(log)
     some = replay.part(first).compute()
     again = replay.ask(behavior=replay.behavior).compute_as(some, course)

@@ -67,3 +67,36 @@ def test_pages_ask_nobody_else_for_anything():
     # what Sphinx and its theme add is checked in verification/test_site.py, in a browser
     for page in DOCS.rglob("*.md"):
         assert not re.search(r"!\[[^\]]*\]\(https?:|<(script|img|link)\b", page.read_text()), page
+
+
+def test_every_example_names_the_version_of_the_simulator():
+    root = DOCS.parent
+    pages = [root / "README.md", *DOCS.rglob("*.md"), *(root / "examples").rglob("*.py")]
+    calls = (
+        r"bf\.sepsis\.(?:simulate|behavior_policy|model|pomdp|factored|factored_model)\(|Sepsis-v0"
+    )
+    named = 0
+    for page in pages:
+        text = page.read_text()
+        for call in re.finditer(calls, text):
+            asked = arguments(text, call.start())
+            assert "version=" in asked, f"{page.name}: {asked}"
+            named += 1
+    assert named > 50
+
+
+def arguments(text, start):
+    """What stands between the brackets around, or after, a place."""
+    opened = text.rindex("(", 0, start) if text[start] == "S" else text.index("(", start)
+    depth, end = 1, opened + 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        end += 1
+    return text[opened:end]
+
+
+def test_the_versions_of_the_simulator_and_what_is_wrong_are_told():
+    readme = (DOCS.parent / "README.md").read_text()
+    assert "`icml2019`" in readme
+    assert "can never rise above" in " ".join(readme.split())
+    assert "can never rise above" in " ".join(bf.sepsis.__doc__.split())

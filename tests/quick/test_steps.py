@@ -40,7 +40,7 @@ def sepsis():
     """A reduced sepsis log, its model and the target planned on it."""
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 200, seed=21).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 def one_step(rows, *, seen, action=0, horizon=1):
@@ -296,7 +296,7 @@ def test_steps_with_little_mass_do_not_count_for_the_least_evidence():
 def test_icml2019_ends_equal_the_slow_twin():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 60, seed=8).hide("glucose", "diabetes")
     model = bf.fit_mdp(log, terminal="icml2019")
-    target = bf.soften(bf.policy_iteration(model), 0.2)
+    target = bf.soften(bf.policy_iteration(model).table, 0.2)
     behavior = bf.estimate_behavior(log, terminal="icml2019")
     result = Replay(log, model, target).steps()
     plain = reference_model(model)

@@ -207,7 +207,7 @@ def sepsis_log(episodes, seed):
 def sepsis():
     log = sepsis_log(200, 21)
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model)
+    return log, model, bf.policy_iteration(model).table
 
 
 def check_inside(found, exact, stable):
@@ -258,7 +258,7 @@ def test_every_mechanism_lies_inside_the_bounds_of_episodes(problem, options):
 def test_every_mechanism_lies_inside_the_bounds_of_sepsis_episodes(sepsis, terminal):
     log = sepsis[0].select(np.arange(60))
     model = bf.fit_mdp(log, terminal=terminal)
-    target = bf.soften(bf.policy_iteration(model), 0.1)
+    target = bf.soften(bf.policy_iteration(model).table, 0.1)
     for options in ({}, {"action_noise": "fresh", "discount": 0.95, "continuation": False}):
         found = bf.Replay(log, model, target, **options).bounds()
         check_nested(found)
@@ -315,7 +315,7 @@ def test_bounds_of_episodes_equal_the_slow_twin(problem, shared, continuation):
 def test_icml2019_ends_equal_the_slow_twin():
     log = sepsis_log(60, 8)
     model = bf.fit_mdp(log, terminal="icml2019")
-    target = bf.policy_iteration(model)
+    target = bf.policy_iteration(model).table
     behavior = bf.estimate_behavior(log, terminal="icml2019")
     found = bf.Replay(log, model, target, continuation=False).bounds()
     short = [5, 14]  # one of which something is open, one who died at once

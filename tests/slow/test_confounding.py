@@ -346,7 +346,7 @@ def sepsis_log(episodes: int = 60) -> bf.Episodes:
 
 def test_prior_0_is_refused():
     log = sepsis_log()
-    target = bf.policy_iteration(bf.fit_mdp(log))
+    target = bf.policy_iteration(bf.fit_mdp(log)).table
     with pytest.raises(ValueError, match=r"counted with prior 0.*use fit_mdp\(log, prior=1\)"):
         bf.confounding_bounds(bf.Replay(log, bf.fit_mdp(log), target))
     bf.confounding_bounds(bf.Replay(log, bf.fit_mdp(log, prior=0.5), target), [2])
@@ -370,7 +370,7 @@ def test_other_refusals_name_the_remedy():
 def test_a_factored_model_is_bounded_by_its_rows():
     log = sepsis_log(20)
     model = bf.fit_factored(log)
-    target = bf.policy_iteration(model)
+    target = bf.policy_iteration(model).table
     found = bf.confounding_bounds(bf.Replay(log, model, target), [1, 2])
     rows = bf.confounding_bounds(bf.Replay(log, model.tabular(), target), [1, 2])
     np.testing.assert_array_equal(found.value, rows.value)

@@ -404,7 +404,8 @@ def test_a_simulated_patient_shows_vital_signs_hidden_ones_and_treatments_in_thi
     policy = np.full((144, 8), 1 / 8)
     log = bf.sepsis.simulate(policy, 30, seed=1).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    draws = bf.Replay(log.select([4, 7]), model, bf.policy_iteration(model)).draws()
+    target = bf.policy_iteration(model).table
+    draws = bf.Replay(log.select([4, 7]), model, target).draws()
     chart = charts.trajectory_chart(log, 7, draws, note="Thin evidence.")
     lines = lines_of(chart)
     shown = dict.fromkeys(row["variable"] for row in lines)

@@ -184,3 +184,31 @@ def test_fitted_q_on_a_log_learns_what_is_best():
 
     found = fit_q(short, LinearRegression(), horizon=3)
     np.testing.assert_allclose(found.values(np.array([[0], [1]])), np.eye(2), atol=1e-6)
+
+
+def test_a_planned_function_knows_which_log_taught_it():
+    world = one_that_matters(wide=False)
+    log = simulate_factored(world, lambda codes: np.full((len(codes), 2), 0.5), 120, horizon=4)
+    log = log.widen()
+    model = bf.fit_factored(log)
+    plan = bf.fitted_q_policy(model, LinearRegression(), horizon=4, episodes=300)
+    assert isinstance(plan, bf.Plan)
+    assert "a function of level codes" in repr(plan)
+    replay = bf.Replay(log, model, plan)
+    assert replay.learned_here
+    asked = {"estimators": ["Observed", "MB", "MB (cross-fitted)"], "resamples": 20}
+    found = bf.estimate_values(replay, **asked).set_index("estimator")["low"]
+    assert np.isfinite(found).to_dict() == {
+        "Observed": True,
+        "MB": False,
+        "MB (cross-fitted)": True,
+    }
+    half = log.select(np.arange(60))
+    _, again = plan.recipe(half)
+    expected = bf.fitted_q_policy(plan.recipe(half)[0], LinearRegression(), horizon=4, episodes=300)
+    codes = np.stack(list(log.codes(log.state).values()), axis=1)
+    np.testing.assert_array_equal(again(codes), expected(codes))
+    fixed = bf.Replay(log, model, plan.policy)  # the function alone
+    assert not fixed.learned_here
+    with pytest.raises(ValueError, match="a function of level codes"):
+        np.asarray(plan)

@@ -49,7 +49,7 @@ def sepsis():
     """A reduced sepsis log, its model and the target planned on it."""
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 80, seed=21).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return log, model, bf.policy_iteration(model, caution=bf.Caution())  # as audits learn it
+    return log, model, bf.policy_iteration(model, caution=bf.Caution()).table  # as audits learn it
 
 
 # ------------------------------------------------------------------------------------- the labels

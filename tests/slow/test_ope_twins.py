@@ -59,7 +59,7 @@ def small(request):
     log = random_log(np.random.default_rng(28), episodes=14, longest=4)
     lost = request.param == "lost"
     model = bf.fit_mdp(log, terminal="visits" if lost else request.param)
-    target = bf.soften(bf.policy_iteration(model), 0.3)
+    target = bf.soften(bf.policy_iteration(model).table, 0.3)
     hazard = bf.censoring_hazard(log, horizon=3) if lost else None
     return ask(log, model, target, horizon=3, discount=0.8, hazard=hazard)
 

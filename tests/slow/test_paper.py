@@ -1,6 +1,8 @@
 """The study of Oberst & Sontag (2019), small: its parts, its files, its command."""
 
+import html
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -206,6 +208,18 @@ def test_figure_3_shows_the_published_values_below_ours(folder):
     for numbers in published.FIGURE_3.values():
         mean, low, high = (f"{x:+.2f}".replace("-", "\N{MINUS SIGN}") for x in numbers)
         assert f"{mean} ({low} to {high})" in drawn
+
+
+def test_the_bootstrap_of_figure_3_does_not_claim_to_learn_the_model_again(folder):
+    drawn = (folder / "figures" / "figure3.svg").read_text()
+    said = " ".join(re.sub(r"<[^>]*>", " ", drawn).split())
+    assert "what the model learned" not in said
+    assert "The same model and policy in each sample." in said
+
+
+def test_the_first_screen_says_what_the_published_simulator_gets_wrong(folder):
+    first, *_ = (folder / "index.html").read_text().split('<h2 id="model"')
+    assert 'can never rise above "low" by chance' in html.unescape(first)
 
 
 def test_csv_files_hold_the_numbers(folder):

@@ -15,7 +15,7 @@ def made():
     log = bf.sepsis.simulate(behavior.table, 60, seed=3, version=VERSION)
     log = log.hide("glucose", "diabetes")
     model = bf.sepsis.pomdp(VERSION)
-    target = bf.policy_iteration(bf.fit_mdp(log), discount=0.99)
+    target = bf.policy_iteration(bf.fit_mdp(log), discount=0.99).table
     few = {"flags": 5, "review_size": 10, "intervals": 10, "draws": 3, "resamples": 50}
     audit = bf.run_audit(log, model, target, behavior=behavior, **few)
     return log, model, target, behavior, audit

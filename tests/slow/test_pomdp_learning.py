@@ -266,7 +266,7 @@ def test_the_behavior_of_sepsis_is_learned_well_enough():
     model = bf.sepsis.pomdp()
     clinician_ = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy())
     log = bf.sepsis.simulate(clinician_.table, 300, seed=2).hide("diabetes", "glucose")
-    target = bf.policy_iteration(bf.fit_mdp(log))
+    target = bf.policy_iteration(bf.fit_mdp(log)).table
     fit = bf.hidden.fit_latent_behavior(log, model, tolerance=1e-4)
     right, learned, ignored = (
         bf.Replay(log, model, target, behavior=behavior).outcomes().expected_return

@@ -44,7 +44,7 @@ def small():
 @pytest.fixture(scope="module")
 def sepsis():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 200, seed=21).hide("glucose", "diabetes")
-    return log, bf.policy_iteration(bf.fit_mdp(log))
+    return log, bf.policy_iteration(bf.fit_mdp(log)).table
 
 
 # ---------------------------------------------------------------------------------- what is drawn

@@ -28,7 +28,7 @@ def counted(cases):
 @cache
 def factored():
     log = _patients(50)
-    replay = bf.Replay(log, bf.fit_factored(log), bf.policy_iteration(bf.fit_mdp(log)))
+    replay = bf.Replay(log, bf.fit_factored(log), bf.policy_iteration(bf.fit_mdp(log)).table)
     sure = bf.credible_intervals(replay, models=3, seed=0)
     return bf.run_audit(replay, flags=8, draws=0, resamples=20, credible=sure)
 

@@ -90,7 +90,7 @@ def test_one_cell_agrees_with_the_public_functions(experiment):
 
     log, other = log_of("log", 120), log_of("held-out", 40)
     model = bf.fit_mdp(log)
-    target = bf.policy_iteration(model, discount=0.99)
+    target = bf.policy_iteration(model, discount=0.99).table
     true = bf.policy_value(
         sepsis.model("corrected", prevalence=0.5), sepsis.full_policy(target), horizon=20
     )

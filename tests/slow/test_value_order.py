@@ -87,7 +87,7 @@ def test_it_is_refused_where_next_states_have_no_value():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), episodes=40, seed=0)
     log = log.hide("glucose", "diabetes")
     factored = bf.fit_factored(log)
-    target = bf.policy_iteration(factored)
+    target = bf.policy_iteration(factored).table
     with pytest.raises(ValueError, match="noise='state'"):
         bf.Replay(log, factored, target, mechanism=mechanism).outcomes()
     on_states = bf.Replay(log, factored, target, mechanism=mechanism, noise="state")

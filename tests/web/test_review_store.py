@@ -1294,7 +1294,7 @@ def audit():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 120, version="icml2019", seed=4)
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
-    return run_audit(log, model, bf.policy_iteration(model), flags=12, draws=1, seed=1)
+    return run_audit(log, model, bf.policy_iteration(model).table, flags=12, draws=1, seed=1)
 
 
 def test_an_audit_written_again_under_review_loses_no_verdict(audit, tmp_path):

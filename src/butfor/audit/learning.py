@@ -20,10 +20,11 @@ from butfor.models.fit_factored import fit_factored, learn_factored
 from butfor.models.fitted_q import fitted_q_policy
 from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP
+from butfor.models.plan import Plan
 from butfor.models.planning import policy_iteration
 from butfor.models.rules import Rules
 from butfor.models.transitions import Transitions, count_distinct
-from butfor.types import Floats, Integers
+from butfor.types import Integers
 
 Mask = Callable[[Part], NDArray[np.bool_] | None]  # what may be done in a part of a log, [S, A]
 LearnPart = Callable[[Part], tuple[Learned, Policy]]
@@ -51,7 +52,7 @@ def factored_learner(
     named = {variable.name for variable in log.state_variables}
     steps = log.horizon if horizon is None and isinstance(log, Episodes) else horizon
 
-    def learn(part: Part) -> tuple[FactoredModel, Policy]:
+    def learn(part: Part) -> tuple[FactoredModel, Plan]:
         gone = named - {variable.name for variable in part.state_variables}
         gone |= {NEXT + name for name in gone}
         options: dict[str, Any] = {
@@ -88,7 +89,7 @@ def tabular_learner(
 ) -> LearnPart:
     """Return a function that learns a tabular model from a log and plans a policy."""
 
-    def learn(part: Part) -> tuple[TabularMDP, Floats]:
+    def learn(part: Part) -> tuple[TabularMDP, Plan]:
         if isinstance(part, Transitions):
             model = count_again(part, unseen=unseen, prior=prior).model()
         else:
@@ -127,7 +128,7 @@ def plan(
     discount: float,
     caution: Caution | None,
     allowed: NDArray[np.bool_] | None = None,
-) -> Floats:
+) -> Plan:
     """Plan a policy in a model; labels, which only noise has, make no difference."""
     if isinstance(model, TabularMDP):
         model = model.with_labels(None)

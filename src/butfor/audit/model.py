@@ -128,7 +128,7 @@ def read_model(path: Path, meta: Meta) -> Stored:
     ends_of = () if hidden else outcomes
     durations = None if hidden else state_durations(meta.variables.state)
     dynamics = TabularMDP(
-        **rows, outcomes=ends_of, terminal=terminal, prior=None, durations=durations
+        **rows, outcomes=ends_of, terminal=terminal, prior=None, durations=durations, taught=None
     )
     ends = np.zeros(size, dtype=bool)
     if hidden:

@@ -29,6 +29,7 @@ from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
 from butfor.audit.observed_steps import step_table
 from butfor.audit.sampling import FLAGS, flag_notes, select
+from butfor.audit.settings import LEARNED_HERE
 from butfor.audit.show import show
 from butfor.audit.tables import (
     count_pairs,
@@ -121,7 +122,8 @@ def run_audit(
     learn : optional
         The function that made model and target from this log, log → (model, target). With it the
         estimates include cross-fitted ones: a target evaluated in the model that it was learned
-        from looks too good. `factored_learner` makes one, for logs of any width.
+        from looks too good. `factored_learner` makes one, for logs of any width. By default the
+        recipe of a target that is a `Plan` taught by episodes of this log.
     truth : optional
         Episodes under the target in the world that produced the log, or its value there (for
         simulators).
@@ -276,6 +278,15 @@ def _latent_table(replay: Replay) -> Any:
     return replay.behavior.table if isinstance(replay.behavior, LatentPolicy) else None
 
 
+def _source_of(replay: Replay) -> str:
+    """Say where the target comes from, as far as that is known."""
+    if replay.learned_here:
+        return LEARNED_HERE
+    if replay.plan is not None and replay.plan.recipe.taught is not None:
+        return "learned from other episodes"
+    return "given, fixed before this log was seen as far as butfor can know"
+
+
 def _describe_factor(factor: AnyFactor) -> FactorSettings:
     known = {
         name: value
@@ -375,7 +386,7 @@ def describe_audit(
         words=dict(given.get("words", {})),
         time_step=given.get("time_step"),
         problems=dict(given.get("problems", {})),
-        target=given.get("target", "given"),
+        target=given.get("target", _source_of(replay)),
         made_by=dict(given.get("made_by", {})),
         decomposition_gap=numbers.gap,
         rehearsal=None

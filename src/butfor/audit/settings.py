@@ -27,6 +27,7 @@ from butfor.models.caution import Caution
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
+from butfor.models.plan import Plan
 from butfor.models.row_policy import RowPolicy, row_policy
 from butfor.printed import Printed
 from butfor.random import check_seed
@@ -36,6 +37,7 @@ from butfor.types import Floats
 
 LEARN = "learn"
 LOG = "log"  # the policy that the log carries in its own columns
+LEARNED_HERE = "learned from this log"
 CAUTION = Caution()  # with which a target is learned
 MECHANISMS: dict[str, Mechanism] = {
     "gumbel-max": GumbelMax(),
@@ -126,7 +128,7 @@ class AuditSettings(Printed):
         self,
         log: Episodes,
         model: TabularMDP | FactoredModel,
-        target: Policy | RowPolicy,
+        target: Policy | RowPolicy | Plan,
         behavior: Floats | None,
         evaluation: Evaluation,
         *,
@@ -254,7 +256,7 @@ class AuditSettings(Printed):
     ) -> dict[str, Any]:
         """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
-        names = {LEARN: "learned from this log", LOG: "in columns of the log"}
+        names = {LEARN: LEARNED_HERE, LOG: "in columns of the log"}
         words, time_step = study.words.model_dump(exclude_none=True), None
         if clock := study.clock():
             words["time"], time_step = clock

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import pandas as pd
 import typer
 
@@ -146,7 +145,7 @@ def _audit_policy(kind: str, log: Episodes, seed: int, progress: Progress | None
     else:
         learn = tabular_learner(discount=PLANNING)  # with the paper's planner
     model, target = learn(log)
-    replay = Replay(log, model, np.asarray(target))
+    replay = Replay(log, model, target)
     known = sepsis.full_policy(replay.target_table)
     return run_audit(
         replay,

@@ -48,7 +48,7 @@ def compare_policies(
         Some of WIS, WDR, MB and CF.
     learned
         Names of policies that were learned from these very episodes, which flatters them: their
-        differences have no interval.
+        differences have no interval. A `Plan` knows it by itself.
 
     Returns
     -------

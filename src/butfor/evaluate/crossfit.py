@@ -6,8 +6,10 @@ does not share these errors.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
+from butfor.models.plan import Recipe
 from butfor.models.planning import values_and_chances
 from butfor.printed import Printed
 from butfor.random import numbered_keys
@@ -46,7 +49,7 @@ class CrossFitted(Printed):
     counterfactual: Floats  # mean expected counterfactual return
     unsupported_model_based: Floats
     unsupported_counterfactual: Floats
-    learned: bool  # whether halves gave other targets than the one in question
+    learned: bool  # whether the log taught the target: it is such a plan, or halves gave others
     chances: Floats | None = None  # [K, 2, O + 1] of outcomes in the model, none last
 
     @classmethod
@@ -55,9 +58,7 @@ class CrossFitted(Printed):
         value, counterfactual, *masses = found
         return cls(value, counterfactual, masses[0], masses[1], learned, chances)
 
-    def extend(
-        self, values: Floats, masses: Floats, learned: bool, chances: Floats | None = None
-    ) -> CrossFitted:
+    def extend(self, values: Floats, masses: Floats, chances: Floats | None = None) -> CrossFitted:
         """Add splits without replays, whose values and unsupported masses in the model are given.
 
         What replays add to the value of first states, on average, is added in these splits, too.
@@ -70,7 +71,7 @@ class CrossFitted(Printed):
         known = None
         if self.chances is not None and chances is not None:
             known = np.concatenate([self.chances, chances])
-        return CrossFitted(value, value + added, mass, replayed, self.learned or learned, known)
+        return CrossFitted(value, value + added, mass, replayed, self.learned, known)
 
     def interval(self, values: Floats, confidence: float) -> tuple[float, float]:
         """Return the interval around the mean of values [K, 2].
@@ -109,6 +110,29 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Policy]:
     return model, check_policy(table, model.n_states, model.n_actions, "the target of learn")
 
 
+def recipe_of(replay: Replay) -> Learn | None:
+    """Return what learns the model of a question and its plan again; None if no log taught them.
+
+    That is the recipe of a plan that episodes of this log taught, and the model's own.
+    """
+    if replay.plan is None or replay.hidden or not replay.learned_here:
+        return None
+    recipe, model = replay.plan.recipe, replay.learned
+    if model.taught is recipe.taught or (model.taught is None and model.counts.any()):
+        return recipe
+    return partial(_learn_apart, model, recipe)
+
+
+def _learn_apart(model: Learned, recipe: Recipe, log: Episodes) -> tuple[Learned, Policy]:
+    """Return a plan learned from a log, and the model in question, in which it was not planned."""
+    _, plan = recipe(log)
+    if model.taught is None:
+        return model, plan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same as about the whole log
+        return model.taught.fit(log), plan
+
+
 def cross_fitted(
     replay: Replay, learn: Learn, *, splits: int | None = None, seed: int = 0
 ) -> CrossFitted:
@@ -137,7 +161,7 @@ def cross_fitted(
         count = 1
     found: list[Any] = []
     chances: list[Any] = []
-    changed = False
+    changed = replay.learned_here
     for split, key in enumerate(numbered_keys(seed, count, "crossfit").tolist()):
         halves = given_halves(episodes) or split_halves(episodes, key)
         logs = [episodes.select(half) for half in halves]
@@ -153,9 +177,7 @@ def cross_fitted(
         np.array(found[:1]).transpose(2, 0, 1), changed, None if known is None else known[:1]
     )
     others = np.array(found[1:]).reshape(-1, 2, 2)
-    return first.extend(
-        others[..., 0], others[..., 1], changed, None if known is None else known[1:]
-    )
+    return first.extend(others[..., 0], others[..., 1], None if known is None else known[1:])
 
 
 def evaluate_half(

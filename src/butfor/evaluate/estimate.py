@@ -17,7 +17,7 @@ from butfor.evaluate.bootstrap import (
     bootstrap_interval,
     resampled_values,
 )
-from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
+from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted, recipe_of
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import (
@@ -97,7 +97,9 @@ def estimate_values(
     learn : optional
         The function that made model and target from a log. If it learns other targets from halves
         of the log, plain estimates have no interval, because the target was selected on the same
-        episodes; the cross-fitted ones do.
+        episodes; the cross-fitted ones do. By default the recipe of a target that is a `Plan`
+        taught by episodes of this log; it is repeated twenty times, and six times where that takes
+        long.
     relearn
         Whether to learn the model again on every resample, for percentile intervals of whatever
         kind `learn` is. Only if it gives the same target for every log: a target learned from the
@@ -166,6 +168,7 @@ def estimate_episodes(
     """Return the table of `estimate_values` for a log in memory, and what was cross-fitted."""
     replay, seed = sample.replay, sample.seed
     refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
+    learn = recipe_of(replay) if learn is None else learn
     given = {"draws=...": sample.draws, "learn=...": learn, "truth=...": truth}
     given[LOST] = continued(sample) or None
     names = check_names(estimators, given, hidden=replay.hidden, sampled=replay.sampled)
@@ -177,9 +180,11 @@ def estimate_episodes(
     count = usual if resamples is None else resamples
     functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
     crossed, resampled, groups = None, None, None
-    if learn is not None and (relearn or set(CROSS_FITTED) & set(names)):
+    # what a learning function does to the target shows in the halves only
+    asked = relearn or not replay.learned_here or set(CROSS_FITTED) & set(names)
+    if learn is not None and asked:
         crossed = cross_fitted(replay, learn, seed=seed)
-    fixed = crossed is None or not crossed.learned
+    fixed = not (replay.learned_here if crossed is None else crossed.learned)
     if relearn and learn is not None and fixed:
         resampled = relearn_values(
             functions, sample, learn, resamples=count, seed=seed, progress=progress

@@ -110,7 +110,9 @@ class Intervals:
     @property
     def learned(self) -> bool:
         """Whether the target was learned from this log."""
-        return self.crossed is not None and self.crossed.learned
+        if self.crossed is None:
+            return self.sample.replay.learned_here
+        return self.crossed.learned
 
     def reason(self, name: str) -> str:
         """Say why an estimate has no interval; "" if it has one."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -134,3 +135,12 @@ def place_of(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
     """Name a row by its episode and step, for messages."""
     episode = int(np.searchsorted(offsets, row, side="right")) - 1
     return f"episode {ids[episode]}, step {row - offsets[episode]}"
+
+
+def digest_arrays(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return a digest of arrays of numbers, 16 hexadecimal digits."""
+    digest = blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {len(array)} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

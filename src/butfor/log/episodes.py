@@ -21,6 +21,7 @@ from butfor.log.arrays import (
     check_offsets,
     check_rewards,
     check_taken,
+    digest_arrays,
     place_of,
 )
 from butfor.log.combinations import (
@@ -89,6 +90,15 @@ class Episodes(Printed):
     recorded: pd.DataFrame | None = None
     subject: NDArray[Any] | None = None  # [n] whose episode it is, if one may have several
     half: NDArray[np.int64] | None = None  # [n] 0 or 1: that of a cross-fit, if it is given
+    # a digest of the log that was read or simulated, which its parts keep: with the id it says
+    # where an episode comes from
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.origin:
+            # not of states: the same file read with other variables has the same episodes
+            told = (self.offsets, self.action, self.reward, self.outcome)
+            object.__setattr__(self, "origin", digest_arrays(told))
 
     @classmethod
     def from_arrays(

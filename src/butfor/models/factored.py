@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ from butfor.log.variables import (
     unravel,
 )
 from butfor.models.mdp import TabularMDP, assemble, check_mdp, total_by
+from butfor.models.plan import Taught
 from butfor.models.predictor import Codes, Predictor
 from butfor.printed import Printed
 from butfor.types import Floats, Offsets
@@ -109,16 +110,6 @@ class Rewards(Printed):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Learning(Printed):
-    """How a model was learned from a log: see `fit_factored`."""
-
-    learner: Any = "counts"
-    parents: Mapping[str, Sequence[str]] | None = None
-    order: Sequence[str] | None = None
-    numbers: Collection[str] = ()
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class FactoredModel(Printed):
     """P(x' | x, a) = prod_j P(x'_j | parents of j), and an end o ~ P(o | x', x, a).
 
@@ -139,7 +130,8 @@ class FactoredModel(Printed):
     initial: Floats  # [S] distribution of the first state
     counts: NDArray[np.int64]  # [S, A] logged transitions
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide model
-    learning: Learning | None = None  # if it was learned from a log
+    # by which log; None: by none, as far as is known
+    taught: Taught | None = field(default=None, repr=False)
 
     terminal = "visits"  # the last transition of an episode leads straight into its outcome
 
@@ -387,6 +379,7 @@ class FactoredModel(Printed):
             unseen=np.zeros((states, self.n_actions), dtype=bool),
             terminal=self.terminal,
             durations=self.durations,
+            taught=None if self.taught is None else self.taught.then(tabular),
         )
 
 

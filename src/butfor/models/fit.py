@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
 from butfor.models.given import coalesce
 from butfor.models.mdp import TabularMDP, assemble, total_by
+from butfor.models.plan import Taught
 from butfor.models.policies import TERMINALS, action_counts, check_final_states, final_states
 from butfor.models.transitions import Transitions
 from butfor.types import Floats, Offsets
@@ -54,7 +56,9 @@ def fit_mdp(
     and the course.
     """
     counted = count_transitions(episodes, terminal=terminal, unseen=unseen, prior=prior)
-    return counted.model() if labels is None else counted.labelled(labels)
+    model = counted.model() if labels is None else counted.labelled(labels)
+    again = partial(fit_mdp, terminal=terminal, unseen=unseen, prior=prior, labels=labels)
+    return replace(model, taught=Taught(episodes.origin, episodes.id, again))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,13 +30,13 @@ from butfor.models.factored import (
     AnyFactor,
     Factor,
     FactoredModel,
-    Learning,
     check_prefixes,
     order_variables,
     size_of,
 )
 from butfor.models.fixed import fixed_factors
 from butfor.models.learners import check_learner, fit_classifier
+from butfor.models.plan import Taught
 from butfor.models.predictor import Codes, Predictor
 from butfor.models.rewards import fit_rewards
 from butfor.models.transitions import Transitions, count_distinct, logged_transitions
@@ -104,7 +106,7 @@ def fit_factored(
     and the course, and if the variables given their parents move independently.
     """
     _check_side(log, parents or {})
-    return learn_factored(
+    model = learn_factored(
         count_distinct(log),
         learner,
         parents=parents,
@@ -114,6 +116,20 @@ def fit_factored(
         numbers=numbers,
         logged=None if log.numbers is None else logged_transitions(log),
     )
+    # what is fixed was found in all episodes: others may lack the exceptions
+    kept = {one.variable: one for one in model.factors if not one.learned} | {
+        name: model.factor(name) for name in known or {}
+    }
+    again = partial(
+        fit_factored,
+        learner=learner,
+        parents=parents,
+        order=order,
+        known=kept,
+        ends=None if ends is None else model.end,
+        numbers=numbers,
+    )
+    return replace(model, taught=Taught(log.origin, log.id, again))
 
 
 def learn_factored(
@@ -165,7 +181,6 @@ def learn_factored(
         initial=rows.first / rows.first.sum(),
         counts=rows.pair_counts(),
         combinations=rows.combinations,
-        learning=Learning(learner, parents, order, numbers),
     )
 
 

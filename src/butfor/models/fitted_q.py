@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from butfor.models.classifiers import one_thread
 from butfor.models.factored import FactoredModel
 from butfor.models.features import make_features
 from butfor.models.learners import clone_learner
+from butfor.models.plan import FunctionPlan, Recipe
 from butfor.models.policies import greedy
 from butfor.models.simulate_factored import simulate_factored
 from butfor.printed import Printed
@@ -53,8 +55,10 @@ def fitted_q_policy(
     discount: float = 1.0,
     episodes: int = 2000,
     seed: int = 0,
-) -> FittedQ:
+) -> FunctionPlan:
     """Plan by fitted Q iteration: regress r + discount max_a Q(x', a) on the state, per action.
+
+    Returns a `Plan` that is a function of level codes, [m, J] → [m, A].
 
     Parameters
     ----------
@@ -87,7 +91,16 @@ def fitted_q_policy(
         raise ValueError(
             f"episodes {episodes}: action {missing[0]} was never drawn; simulate more episodes"
         )
-    return fit_q(log, regressor, horizon=horizon, discount=discount)
+    found = fit_q(log, regressor, horizon=horizon, discount=discount)
+    planner = partial(
+        fitted_q_policy,
+        regressor=regressor,
+        horizon=horizon,
+        discount=discount,
+        episodes=episodes,
+        seed=seed,
+    )
+    return FunctionPlan(found, Recipe(model, planner))
 
 
 def fit_q(log: Episodes, regressor: Any = None, *, horizon: int, discount: float = 1.0) -> FittedQ:

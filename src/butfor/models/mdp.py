@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from butfor.checks import check_distributions
 from butfor.log.combinations import discount_states
 from butfor.log.variables import Outcome, check_outcomes
 from butfor.models.given import given_rows
+from butfor.models.plan import Taught
 from butfor.printed import Printed
 from butfor.types import Floats, Integers, Offsets
 
@@ -41,6 +42,8 @@ class TabularMDP(Printed):
     prior: float | None = None  # what was added to the counts; None: not known to be counted
     # [S] how long before each state the previous decision was made; None: one step
     durations: Floats | None = None
+    # by which log; None: by none, as far as is known
+    taught: Taught | None = field(default=None, repr=False)
 
     def stored_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file of the model holds."""
@@ -211,6 +214,7 @@ def assemble(
     terminal: str,
     prior: float | None = None,
     durations: Floats | None = None,
+    taught: Taught | None = None,
 ) -> TabularMDP:
     """Make a model from entries with distinct keys row * (S + O) + next; rows are normalized."""
     order = np.argsort(keys, kind="stable")  # fast, as most of them are in order
@@ -229,6 +233,7 @@ def assemble(
         terminal=terminal,
         prior=prior,
         durations=durations,
+        taught=taught,
     )
     return model if labels is None else model.with_labels(labels)
 

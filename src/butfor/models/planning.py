@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sparse
@@ -23,6 +24,7 @@ from butfor.models.lookahead import (
     transition_matrix,
 )
 from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.plan import Plan, Recipe
 from butfor.models.policies import greedy
 from butfor.types import Floats
 
@@ -35,8 +37,8 @@ def policy_iteration(
     discount: float = 0.99,
     caution: Caution | None = None,
     allowed: ArrayLike | None = None,
-) -> Floats:
-    """Return the deterministic policy of highest discounted value, [S, A].
+) -> Plan:
+    """Return the deterministic policy of highest discounted value, a `Plan` [S, A].
 
     Among actions within 1e-9 of the best, those that the log took in that state are preferred, then
     the lowest index.
@@ -54,6 +56,17 @@ def policy_iteration(
     -----
     Caution is about chance. A cause that the log does not record misleads a cautious plan too.
     """
+    planner = partial(policy_iteration, discount=discount, caution=caution, allowed=allowed)
+    return Plan(_best_policy(model, discount, caution, allowed), Recipe(model, planner))
+
+
+def _best_policy(
+    model: TabularMDP | FactoredModel,
+    discount: float,
+    caution: Caution | None,
+    allowed: ArrayLike | None,
+) -> Floats:
+    """Return the policy of `policy_iteration`, [S, A]."""
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
     if not isinstance(model, FactoredModel):
@@ -144,7 +157,7 @@ def _worst(model: TabularMDP | FactoredModel, discount: float) -> float:
     """Return the lowest reward of an outcome; without outcomes, the value of the worst state."""
     if model.outcomes:
         return min(outcome.reward for outcome in model.outcomes)
-    best = policy_iteration(model, discount=discount)
+    best = _best_policy(model, discount, None, None)
     return float(state_values(model, best, discount=discount).min())
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_choice, check_distributions, check_pseudo_count
 from butfor.log.episodes import Episodes
+from butfor.models.plan import Plan
 from butfor.types import Floats
 
 TERMINALS = ("visits", "icml2019")
@@ -127,8 +129,22 @@ def join_steps(policy: Any, episodes: Episodes) -> Any:
     return np.concatenate([table, last]).reshape(-1, actions)
 
 
-def soften(policy: ArrayLike, epsilon: float) -> Floats:
-    """Replace the action, with probability `epsilon`, by another one chosen uniformly."""
+@overload
+def soften(policy: Plan, epsilon: float) -> Plan: ...
+@overload
+def soften(policy: ArrayLike, epsilon: float) -> Floats: ...
+def soften(policy: ArrayLike | Plan, epsilon: float) -> Floats | Plan:
+    """Replace the action, with probability `epsilon`, by another one chosen uniformly.
+
+    A softened `Plan` stays a plan.
+    """
+    if isinstance(policy, Plan):
+        return policy.change(partial(softened, epsilon=epsilon))
+    return softened(policy, epsilon)
+
+
+def softened(policy: ArrayLike, epsilon: float) -> Floats:
+    """Return the array of `soften`, [S, A]."""
     array = np.asarray(policy, dtype=np.float64)
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon {epsilon}: give a probability, from 0 to 1")

@@ -28,7 +28,7 @@ from butfor.present.charts import (
     trajectory_chart,
 )
 from butfor.present.ranges import enough_logs, range_name
-from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, SIMULATOR
+from butfor.present.text import ESTIMATE, FULL_NAMES, SIMULATOR
 from butfor.replay.draws import draws_needed
 from butfor.studies.article import Study
 from butfor.studies.page import PAPER, signed
@@ -55,7 +55,7 @@ def charts(experiment: Experiment) -> dict[str, Any]:
             published=published.figure3(),
             reference="Obs",
             subtitle=f"Bar: 95% interval, by bootstrap; gray, below ours: the paper's one log. "
-            f"{CHANCE} {ESTIMATE} Dashed line: Obs.",
+            f"The same model and policy in each sample. {ESTIMATE} Dashed line: Obs.",
             domain=(-1, 1),
         ),
         "figure4": outcome_table_chart(

@@ -40,7 +40,8 @@ class Credible(Printed):
     This is statistical uncertainty: how precisely the counts of the log determine the model. It
     covers neither the mechanism (see `Replay.bounds`) nor what the states leave out.
 
-    Of `estimates`, "MB" is the policy's value, from where the episodes began. "CF (these patients)"
+    Of `estimates`, "MB" is the policy's value, from where the episodes began; it has no interval if
+    episodes of this log taught the policy, which was chosen for their errors. "CF (these patients)"
     is the mean counterfactual return of just these episodes, whose luck is held fixed: it is no
     interval for the policy's value, which it misses more often than not.
     """
@@ -331,8 +332,9 @@ def _intervals(
     in_blocks(work, blocks, threads=threads, progress=report)
     initial = np.bincount(log.first_state, minlength=log.n_states) / len(replay)
     value = initial @ push.values[replay.horizon, :, :models]
+    flattered = np.full(2, np.nan)
     estimates = [
-        (MB, value.mean(), *central(value, ends)),
+        (MB, value.mean(), *(flattered if replay.learned_here else central(value, ends))),
         (THESE_PATIENTS, *part.mean(kept, ends)),
     ]
     return Credible(

@@ -15,7 +15,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.models.cases import logged_cases, similar_cases
-from butfor.models.factored import NEXT, AnyFactor, FactoredModel, Learning, tabular
+from butfor.models.factored import NEXT, AnyFactor, FactoredModel, tabular
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -215,18 +215,18 @@ def fit_again(model: Any, log: Episodes, *, learner: Any = None) -> TabularMDP |
         warnings.simplefilter("ignore")  # about varying rewards, reported for the whole log
         if not isinstance(model, FactoredModel):
             return fit_mdp(log, terminal=model.terminal)
+        if model.taught is not None:
+            fit = model.taught.fit
+            again: FactoredModel = fit(log) if learner is None else fit(log, learner=learner)
+            return again
         *factors, end = model.factors
         later = any(name.startswith(NEXT) for one in factors for name in one.parents)
-        order = [one.variable for one in factors] if later else None
-        learned = model.learning or Learning(order=order)
         return fit_factored(
             log,
-            learned.learner if learner is None else learner,
-            parents=learned.parents,
-            order=learned.order,
+            "counts" if learner is None else learner,
+            order=[one.variable for one in factors] if later else None,
             known={one.variable: one for one in factors if _is_kept(one)},
             ends=end if _is_kept(end) else None,
-            numbers=learned.numbers,
         )
 
 

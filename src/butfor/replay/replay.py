@@ -21,6 +21,7 @@ from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
+from butfor.models.plan import Plan
 from butfor.models.policies import estimate_behavior, join_steps
 from butfor.models.row_policy import RowPolicy, check_rows
 from butfor.printed import Printed
@@ -68,7 +69,9 @@ class Replay(Printed):
         `FiniteController` or `LatentPolicy`. With a `FactoredModel`: also a function of level
         codes, [m, J] → [m, A], which is needed where states cannot be enumerated. A `RowPolicy`
         depends on more than the state, and is known in each row of the log. An array [T, S, A]
-        differs from step to step, if the log counts them (`Episodes.with_step`).
+        differs from step to step, if the log counts them (`Episodes.with_step`). A `Plan` that
+        episodes of the log taught is known to be flattered (`learned_here`); an array counts as
+        fixed before this log was seen, as far as butfor can know.
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
@@ -118,6 +121,7 @@ class Replay(Printed):
     log: Episodes  # cut at the horizon
     model: Model
     target: Policy
+    plan: Plan | None = field(repr=False)  # the target, if it knows where it comes from
     by_row: bool  # weights use what the target does in each row, not in its state
     behavior: Policy
     behavior_given: bool  # False: estimated from the log
@@ -138,7 +142,7 @@ class Replay(Printed):
         self,
         episodes: Episodes,
         model: Model,
-        target: Policy | RowPolicy,
+        target: Policy | RowPolicy | Plan,
         *,
         behavior: Policy | None = None,
         behavior_probability: ArrayLike | None = None,
@@ -164,6 +168,9 @@ class Replay(Printed):
                     "out"
                 )
             episodes = episodes.with_behavior_probability(behavior_probability)
+        plan = target if isinstance(target, Plan) else None
+        if plan is not None:
+            target = plan.policy
         by_row = isinstance(target, RowPolicy)
         if isinstance(target, RowPolicy):
             if engine.hidden:
@@ -182,6 +189,7 @@ class Replay(Printed):
             "log": episodes.truncate(steps),
             "model": model,
             "target": policy,
+            "plan": plan,
             "by_row": by_row,
             "behavior": known,
             "behavior_given": behavior is not None,
@@ -221,6 +229,11 @@ class Replay(Printed):
         }
 
     # the question
+
+    @cached_property
+    def learned_here(self) -> bool:
+        """Whether the target is a plan that episodes of this log taught, which flatters it."""
+        return self.plan is not None and self.plan.meets(self.episodes)
 
     @cached_property
     def engine(self) -> Engine:
@@ -369,7 +382,7 @@ class Replay(Printed):
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
         kept = self.behavior if self.behavior_given else None
-        own: Any = self.target
+        own: Any = self.target if self.plan is None else self.plan
         if self.by_row:
             own = RowPolicy(self.target_table, own if callable(own) else None)
         if episodes is None and counts is None and not self.hidden:

@@ -1,5 +1,8 @@
 """The sepsis simulator of Oberst & Sontag (2019): exact dynamics, compiled simulation.
 
+There are two versions. `icml2019` is as published: there, the glucose of a patient without diabetes
+can never rise above "low" by chance. `corrected`, the default, lets it rise.
+
 `butfor.sepsis.env` wraps it as a Gymnasium environment, `butfor/Sepsis-v0`.
 """
 

@@ -248,7 +248,7 @@ def behavior_policy(
     if tensor_draws is not None:
         check_whole(tensor_draws, "tensor_draws", 1, "a whole number")
         known = resample_rows(known, tensor_draws, np.random.default_rng(check_seed(seed)))
-    return _frozen(soften(policy_iteration(known, discount=0.99), epsilon))
+    return _frozen(soften(policy_iteration(known, discount=0.99).table, epsilon))
 
 
 def resample_rows(known: TabularMDP, draws: int, generator: np.random.Generator) -> TabularMDP:

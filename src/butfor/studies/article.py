@@ -97,7 +97,7 @@ class Study:
 def learn(log: Episodes, terminal: str) -> tuple[TabularMDP, Floats]:
     """Learn the model from a log and plan the target on it."""
     model = fit_mdp(log, terminal=terminal)
-    return model, policy_iteration(model, discount=DISCOUNT)
+    return model, policy_iteration(model, discount=DISCOUNT).table
 
 
 def write_study(

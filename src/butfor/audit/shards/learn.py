@@ -96,14 +96,14 @@ class Tally:
 
     def split_folds(self, seed: int, splits: int, purpose: str) -> list[list[Transitions]]:
         """Split the folds into halves at random; a half without an episode makes no split."""
-        found = []
+        found, starts = [], self.starts()
         for key in numbered_keys(seed, splits, purpose).tolist():
             chosen = np.zeros(FOLDS, bool)
             order = np.random.Generator(np.random.PCG64(key)).permutation(FOLDS)
             chosen[order[: FOLDS // 2]] = True
-            halves = [self.folded(side) for side in (chosen, ~chosen)]
-            if all(half.first.any() for half in halves):
-                found.append(halves)
+            sides = chosen, ~chosen
+            if all(starts[side].any() for side in sides):
+                found.append([self.folded(side) for side in sides])
         return found
 
     def logged(self, weights: Floats) -> Floats:
@@ -257,7 +257,9 @@ def plan_of(tally: Tally, chosen: AuditSettings) -> Plan:
     study = tally.study
     discount, rules = study.evaluation.planning_discount, rules_of(study)
     allowed = rules.allowed(tally.state_variables, tally.action_variables) if rules else None
-    return lambda model: plan(model, discount=discount, caution=chosen.caution, allowed=allowed)
+    return lambda model: (
+        plan(model, discount=discount, caution=chosen.caution, allowed=allowed).table
+    )
 
 
 def learn_halves(tally: Tally, fit: Fit, make: Plan, *, horizon: int) -> tuple[Half, ...]:

@@ -52,20 +52,18 @@ def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> Cr
     if not splits:
         return first
     found = [_cross_fit_split(halves, fit, plan, sample.replay) for halves in splits]
-    numbers, changed = zip(*found, strict=True)
-    values = np.array([[(value, mass) for value, mass, _ in halves] for halves in numbers])
-    chances = np.array([[chance for *_, chance in halves] for halves in numbers])
-    return first.extend(values[..., 0], values[..., 1], any(changed), chances)
+    values = np.array([[(value, mass) for value, mass, _ in halves] for halves in found])
+    chances = np.array([[chance for *_, chance in halves] for halves in found])
+    return first.extend(values[..., 0], values[..., 1], chances)
 
 
 def _cross_fit_split(
     halves: list[Transitions], fit: Fit, plan: Plan, replay: Replay
-) -> tuple[list[tuple[float, float, Floats]], bool]:
-    """Return `value_and_mass` of two halves of the log, and whether targets differ."""
+) -> list[tuple[float, float, Floats]]:
+    """Return `value_and_mass` of two halves of the log."""
     models = [fit(half) for half in halves]
     targets = [plan(model) for model in models]
-    found = [
+    return [
         value_and_mass(model, target, half.first, horizon=replay.horizon, discount=replay.discount)
         for model, half, target in zip(models, halves, targets[::-1], strict=True)
     ]
-    return found, any(not np.array_equal(target, replay.target_table) for target in targets)

@@ -154,7 +154,7 @@ def run_experiment(settings: FactorsSettings, *, advance: Advance = lambda: None
         long_repeats = settings.long_repeats * (prevalence == settings.reference_prevalence)
         for state in STATES:
             world = make_world(settings, prevalence, state)
-            target = policy_iteration(world.endless, discount=DISCOUNT)
+            target = policy_iteration(world.endless, discount=DISCOUNT).table
             values = world.endless_value(target), world.true_value(target)
             endless.append((state, prevalence, *values))
             for long, repeats in ((False, settings.repeats), (True, long_repeats)):
