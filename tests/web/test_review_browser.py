@@ -199,7 +199,8 @@ def test_enter_sends_no_question_in_which_nothing_is_typed(browser, tmp_path):
             address = browser.evaluate("location.href")
             browser.press("Enter")
             browser.press("Enter", ctrl=True)
-            assert "Give a number for each outcome" in browser.text("#total")
+            said = "document.querySelector('#question input:invalid').validationMessage"
+            assert "Give a number for each outcome" in browser.evaluate(said)
             assert browser.count(".alert") == 0
             assert browser.evaluate("location.href") == address
             for key in "37":  # the last number follows

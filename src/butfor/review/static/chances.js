@@ -22,6 +22,9 @@
     total.textContent = all === OUT_OF ? "10 of 10" : `${all} of 10: ${all < OUT_OF ? `${OUT_OF - all} more` : `${all - OUT_OF} too many`}`;
     total.classList.toggle("right", all === OUT_OF);
     total.classList.toggle("over", all > OUT_OF);
+    // the browser says so instead of sending a form in which nothing is typed
+    const empty = fields.every((field) => field.value === "");
+    fields[0].setCustomValidity(empty ? "Give a number for each outcome, or tick “Cannot tell”" : "");
   }
 
   function set(field, number) {
@@ -94,14 +97,6 @@
       field.focus({ preventScroll: true });
       typeDigit(field, Number(event.key));
     }
-  });
-
-  form.addEventListener("submit", (event) => { // Enter in a form in which nothing is typed
-    const typed = cannot.checked || fields.some((field) => field.value !== "");
-    if (typed || event.submitter?.value !== "answer") return;
-    event.preventDefault();
-    total.textContent = "Give a number for each outcome, or tick “Cannot tell”";
-    fields[0].focus({ preventScroll: true });
   });
 
   complete();

@@ -108,7 +108,7 @@
 
   let leaving = false; // a form is sent only once
   addEventListener("submit", (event) => {
-    if (event.target.method === "dialog" || event.defaultPrevented) return;
+    if (event.target.method === "dialog") return;
     if (leaving) event.preventDefault();
     leaving = true;
     sessionStorage.removeItem(clock);
