@@ -170,7 +170,6 @@ def multiply(problem, work, row, i, record):
     factors, known = problem.factors, work.known
     states, end = problem.dynamics.states, len(factors.place) - 1
     none = problem.dynamics.shown[-1] + 1 - states  # the level of no end
-    cell, cells = factors.cell, factors.cells
     touched = 0
     if record is not None:
         known.met[0] = False
@@ -186,12 +185,12 @@ def multiply(problem, work, row, i, record):
             known.weight[f] = moved
             known.state[f] = reached
         else:
-            first = states + cell[reached]
+            first = states + factors.cell[reached]
             for e in range(known.at[f], known.stop[f]):
                 mass = moved * known.mass[e]
                 if mass > 0.0:
                     level = factors.rows.label[e] - factors.first_label[f]
-                    x = reached if level == none else first + level * cells
+                    x = reached if level == none else first + level * factors.cells
                     if known.joint[x] == 0.0:
                         known.touched[touched] = x
                         touched += 1
