@@ -141,6 +141,20 @@ def test_parts_are_judged_together():
         check_left_out(total, None, "log")
 
 
+def test_outcomes_may_have_tabs_in_their_names_and_rewards_may_cancel_out():
+    log = trial()
+    log["gain"] = np.where(np.arange(len(log)) % 2, 1e7, -1e7) + 1e-3
+    log["end"] = np.where(log.duplicated("id", keep="last"), None, "moved\taway")
+    study = STUDY | {
+        "columns": STUDY["columns"] | {"outcome": "end"},
+        "outcome": {"moved\taway": {"reward": 0}},
+        "time": {"every": 50},
+        "missing": {"treat": {"carry": True}},
+    }
+    assert len(read_log(log, study).episodes) == 120
+    assert len(read_log(log, study | {"problems": {"missing_state": "drop"}}).episodes) == 120
+
+
 @pytest.fixture
 def files(tmp_path):
     log = trial()
@@ -171,12 +185,17 @@ def test_what_was_left_out_stands_on_the_first_screens():
     done = {"no_transition: episodes dropped": 3, "lost_reward: rows dropped": 1, "gaps: x": 2}
     audit = replace(audit, meta=audit.meta.model_copy(update={"problems": done}))
     total = audit.meta.counts.episodes + 3
-    for noun_free in ("3 of ", f"{total}", "were left out while reading", "no_transition 3"):
+    for noun_free in (
+        "3 of ",
+        f"{total}",
+        "Left out while reading the log: 3 of",
+        "no_transition 3",
+    ):
         file = io.StringIO()
         print_audit(Console(width=300, file=file), audit)
         assert noun_free in file.getvalue()
         assert noun_free in header(Stays(audit))["first"][0]
-    assert "1 last decision was left out" in header(Stays(audit))["first"][0]
+    assert "what it earned: 1 last decision." in header(Stays(audit))["first"][0]
 
 
 def test_a_draft_keeps_episodes_that_would_vanish(tmp_path):

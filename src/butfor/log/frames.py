@@ -31,7 +31,6 @@ from butfor.log.variables import check_distinct
 
 # Unless others are given: a frame may be in any order, and its episodes may be censored.
 PROBLEMS = {"order": "sort", "no_outcome": "keep", "no_transition": "refuse"}
-PLURALS = {"state": "states", "action": "actions", "outcome": "outcomes"}
 
 Key = tuple[str, str]  # role and column
 
@@ -54,10 +53,10 @@ def read_frame(
     frame = frame.rename(columns=str)
     used = {name: f"{role}=" for role, name in (*named.items(), *given)}
     log = load_log(frame, used)
-    labels = {key: _labels(frame[key[1]], among, PLURALS[key[0]]) for key, among in given.items()}
+    labels = {key: _labels(frame[key[1]], among, f"{key[0]}s") for key, among in given.items()}
     levels = {
         role: {name: list(known) for (group, name), known in labels.items() if group == role}
-        for role in PLURALS
+        for role in ("state", "action", "outcome")
     }
     chosen, most = check_problems(problems or {}, "problems=")
     settled = PROBLEMS | chosen
@@ -66,8 +65,14 @@ def read_frame(
     ends += [LOST] * (settled["no_transition"] == "keep")
     study = Study(
         columns=Columns.model_validate(named | {"outcome": outcome}),
-        state={name: StateSection(levels=known) for name, known in levels["state"].items()},
-        action={name: VariableSection(levels=known) for name, known in levels["action"].items()},
+        state={
+            name: StateSection.model_construct(levels=known)
+            for name, known in levels["state"].items()
+        },
+        action={
+            name: VariableSection.model_construct(levels=known)
+            for name, known in levels["action"].items()
+        },
         outcome={end: OutcomeSection() for end in ends},
         problems=settled,
         drop_at_most=most,
@@ -112,7 +117,7 @@ def _arrays(rows: Decisions, ids: NDArray[Any]) -> dict[str, Any]:
 def _remedy(labels: Mapping[Key, Sequence[str]], group: str, column: str) -> str:
     if (group, column) not in labels:
         return "Fill or drop it"
-    plural, known = PLURALS[group], listed(labels[group, column]) or "none"
+    plural, known = f"{group}s", listed(labels[group, column]) or "none"
     return f"The {plural} are {known}; list it in {plural}=[...], or fill or drop it"
 
 

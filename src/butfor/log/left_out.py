@@ -18,6 +18,7 @@ from butfor.types import Floats
 
 MOST, MOST_UNLIKE = 0.05, 0.01  # shares of the episodes; the second if they differ from the others
 CHANCE = 0.001  # the probability below which a difference is more than chance
+ROUNDING = 1e-9  # of sums, relative to the sum of the absolute rewards
 MARK = "recorded"  # of what counts episodes in a record of problems
 OUTCOME, ROWS = "outcome", "rows"
 FATES = KEPT, LEFT = "kept", "left out"
@@ -61,6 +62,7 @@ class Sums(NamedTuple):
     """What the rows of a log earn, and how many of its episodes have an outcome."""
 
     total: float
+    size: float  # the sum of the absolute rewards
     earning: int  # rows with a reward that is not 0
     outcomes: int
 
@@ -69,7 +71,9 @@ class Sums(NamedTuple):
         """Add up the rows that are left."""
         rewards = np.nan_to_num(rows.numbers.get("reward", np.zeros(0)))
         ended = np.unique(rows.episode[rows.outcome >= 0])
-        return cls(float(rewards.sum()), int(np.count_nonzero(rewards)), len(ended))
+        with np.errstate(over="ignore"):  # absurd rewards are refused later
+            sums = float(rewards.sum()), float(np.abs(rewards).sum())
+        return cls(*sums, int(np.count_nonzero(rewards)), len(ended))
 
     def name_losses(self, rows: Decisions) -> Sums:
         """Record the rewards and the outcomes that are lost since; return what is left."""
@@ -81,7 +85,7 @@ class Sums(NamedTuple):
     def check_same(self, rows: Decisions, what: str) -> None:
         """Refuse a change of rows that may add steps, but no rewards or outcomes."""
         left = Sums.of(rows)
-        if left.outcomes != self.outcomes or not np.isclose(left.total, self.total):
+        if left.outcomes != self.outcomes or abs(left.total - self.total) > ROUNDING * self.size:
             raise ValueError(
                 f"{what}: rewards would add up to {left.total:g} instead of {self.total:g}, and "
                 f"{left.outcomes:,} episodes instead of {self.outcomes:,} would have an outcome"
@@ -124,11 +128,11 @@ def _divide(done: Mapping[str, int]) -> tuple[dict[str, int], Counts]:
     problems: dict[str, int] = {}
     counts: Counts = {}
     for words, number in done.items():
-        mark, *rest = words.split("\t")
+        mark, *rest = words.split("\t", 2)
         if mark != MARK:
             problems[words] = number
             continue
-        what, value, fate = rest
+        what, (value, _, fate) = rest[0], rest[1].rpartition("\t")  # names may have tabs
         both = counts.setdefault(what, {}).setdefault(value, [0, 0])
         both[FATES.index(fate)] += number
     return problems, counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from butfor.log.recorded import given_side, record
 from butfor.log.row_targets import read_target
 from butfor.log.rows import identify_episodes, settled_rows
 from butfor.log.sections import Study
-from butfor.log.sources import Log, is_path, load_log
+from butfor.log.sources import Log, load_log
 from butfor.log.study import StudySource, read_study
 from butfor.log.variables import Outcome, Variable, count_levels, ravel
 from butfor.types import Floats
@@ -95,7 +96,7 @@ def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = N
         raise ValueError(
             f"{reading.name}: no episode is left; drop less in [problems] of the study"
         )
-    name = str(source) if is_path(source) else "the frame"
+    name = str(source) if isinstance(source, str | Path) else "the log"
     return replace(reading, done=check_left_out(reading.done, study.drop_at_most, name))
 
 
@@ -179,11 +180,9 @@ def _assemble(
         episodes = replace(episodes, half=log.half[rows.row[last]])
     if study.evaluation.horizon is not None:
         whole, episodes = episodes, episodes.truncate(study.evaluation.horizon)
-        for what, before, after in (
-            (REWARDS_LOST, whole.reward != 0, episodes.reward != 0),
-            (OUTCOMES_LOST, whole.outcome >= 0, episodes.outcome >= 0),
-        ):
-            rows.problems.count(what, int(before.sum() - after.sum()))
+        unpaid = int((whole.reward != 0).sum() - (episodes.reward != 0).sum())
+        rows.problems.count(REWARDS_LOST, unpaid)
+        rows.problems.count(OUTCOMES_LOST, int((whole.outcome != episodes.outcome).sum()))
     return Reading(episodes, dict(rows.problems.done))
 
 

@@ -80,12 +80,11 @@ def settled_rows(
         settle_gaps(rows, study.columns.step)
         if rows.problems.policy("gaps") == "fill":
             sums.check_same(rows, "[problems] gaps")
-    outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
     lost = list(study.outcome).index(LOST) if LOST in study.outcome else None
     settle_transitions(
         rows,
-        outcomes=outcomes,
-        horizon=horizon,
+        outcomes=study.columns.outcome is not None,
+        horizon=study.evaluation.horizon,
         lost=lost,
         every=study.evaluation.censored == "outcome",
     )

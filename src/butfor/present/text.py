@@ -114,15 +114,14 @@ def left_out(problems: Mapping[str, int], episodes: int, noun: str) -> str:
         for words, number in problems.items()
         if words.endswith(EPISODES_DROPPED)
     }
-    total, said = sum(dropped.values()), []
-    if total:
+    said = []
+    if dropped:
+        total = sum(dropped.values())
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in dropped.items())
-        all_of_them = counted(total + episodes, noun)
-        were = "was" if total == 1 else "were"
-        said.append(f"{total:,} of {all_of_them} {were} left out while reading the log ({kinds}).")
-    if shortened := problems.get(REWARDS_DROPPED, 0):
-        were = "was left out with what it" if shortened == 1 else "were left out with what they"
-        said.append(f"{counted(shortened, 'last decision')} {were} earned (lost_reward).")
+        every = counted(total + episodes, noun)
+        said.append(f"Left out while reading the log: {total:,} of {every} ({kinds}).")
+    if shortened := problems.get(REWARDS_DROPPED):
+        said.append(f"Left out with what it earned: {counted(shortened, 'last decision')}.")
     return " ".join(said)
 
 
