@@ -79,6 +79,14 @@ def test_a_trial_in_the_start_stop_format_is_refused_or_kept_whole():
     np.testing.assert_array_equal(same.returns(), kept.episodes.returns())
 
 
+def test_a_log_of_kept_decisions_is_written_and_read_back(tmp_path):
+    log = read_log(trial(), STUDY | {"problems": {"no_transition": "keep"}}).episodes
+    bf.write_episodes(log, tmp_path / "log.csv", tmp_path / "study.toml")
+    again = bf.read_episodes(tmp_path / "log.csv", tmp_path / "study.toml")
+    for name in ("state", "action", "next_state", "reward", "outcome"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(log, name))
+
+
 def test_a_limit_in_the_study_file_overrules_the_usual_one():
     log = trial()
     alone = int((log.groupby("id").size() == 1).sum())
