@@ -380,7 +380,7 @@ def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:
 
 def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mistakes:
     given, sections = content["columns"], parts.get("outcome", {})
-    outcomes = [value for value in content.get("outcome", ()) if value != LOST]
+    outcomes = [value for value in sections if value != LOST]
     if outcomes and "outcome" not in given:
         yield "[columns] outcome", "missing; name the column that holds the outcomes"
     if "outcome" in given and not content.get("outcome"):
