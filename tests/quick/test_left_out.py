@@ -79,6 +79,14 @@ def test_a_trial_in_the_start_stop_format_is_refused_or_kept_whole():
     np.testing.assert_array_equal(same.returns(), kept.episodes.returns())
 
 
+def test_a_log_of_kept_decisions_is_written_and_read_back(tmp_path):
+    log = read_log(trial(), STUDY | {"problems": {"no_transition": "keep"}}).episodes
+    bf.write_episodes(log, tmp_path / "log.csv", tmp_path / "study.toml")
+    again = bf.read_episodes(tmp_path / "log.csv", tmp_path / "study.toml")
+    for name in ("state", "action", "next_state", "reward", "outcome"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(log, name))
+
+
 def test_a_limit_in_the_study_file_overrules_the_usual_one():
     log = trial()
     alone = int((log.groupby("id").size() == 1).sum())
@@ -195,7 +203,7 @@ def test_what_was_left_out_stands_on_the_first_screens():
         print_audit(Console(width=300, file=file), audit)
         assert noun_free in file.getvalue()
         assert noun_free in header(Stays(audit))["first"][0]
-    assert "what was earned: 1 last decision" in header(Stays(audit))["first"][0]
+    assert "what it earned: 1 last decision." in header(Stays(audit))["first"][0]
 
 
 def test_a_draft_keeps_episodes_that_would_vanish(tmp_path):

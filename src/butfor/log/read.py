@@ -180,8 +180,8 @@ def _assemble(
         episodes = replace(episodes, half=log.half[rows.row[last]])
     if study.evaluation.horizon is not None:
         whole, episodes = episodes, episodes.truncate(study.evaluation.horizon)
-        earning = np.count_nonzero(whole.reward) - np.count_nonzero(episodes.reward)
-        rows.problems.count(REWARDS_LOST, int(earning))
+        unpaid = int((whole.reward != 0).sum() - (episodes.reward != 0).sum())
+        rows.problems.count(REWARDS_LOST, unpaid)
         rows.problems.count(OUTCOMES_LOST, int((whole.outcome != episodes.outcome).sum()))
     return Reading(episodes, dict(rows.problems.done))
 

@@ -380,10 +380,10 @@ def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:
 
 def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mistakes:
     given, sections = content["columns"], parts.get("outcome", {})
-    outcomes = [value for value in content.get("outcome", ()) if value != LOST]
+    outcomes = [value for value in sections if value != LOST]
     if outcomes and "outcome" not in given:
         yield "[columns] outcome", "missing; name the column that holds the outcomes"
-    if "outcome" in given and not outcomes:
+    if "outcome" in given and not content.get("outcome"):
         yield "[outcome]", "no outcomes; add [outcome.<value>] for each value of the column"
     if "outcome" not in given and "reward" not in given and not outcomes:
         yield "[columns] outcome", "neither an outcome nor a reward; name a column for one of them"

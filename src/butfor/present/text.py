@@ -130,8 +130,7 @@ def left_out(problems: Mapping[str, int], episodes: int, noun: str) -> str:
         every = counted(total + episodes, noun)
         said.append(f"Left out while reading the log: {total:,} of {every} ({kinds}).")
     if shortened := problems.get(REWARDS_DROPPED):
-        decisions = counted(shortened, "last decision")
-        said.append(f"Left out with what was earned: {decisions} (lost_reward).")
+        said.append(f"Left out with what it earned: {counted(shortened, 'last decision')}.")
     return " ".join(said)
 
 
