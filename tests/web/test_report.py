@@ -557,7 +557,7 @@ def test_what_was_inferred_is_in_table_words_and_description(hidden, hidden_page
     assert drawn == ["glucose", "the violet row of the chart"]
     assert "Inferred by the model from the whole record: diabetes, glucose." in stay["description"]
     assert "diabetes" not in dict(stay["given"])
-    assert "that look the same in the record: " in stay["first"]
+    assert "Where the record looks the same, others were treated so " in stay["first"]
     assert "glucose" in dict(stay["side"])
     told = Reader(hidden_page).all_words()
     assert "Inferred by the model, which never saw it: diabetes, glucose." in told

@@ -94,5 +94,5 @@ def _pieces(source: Audit | str | Path, audit: Audit, name: str) -> Iterable[pd.
     if isinstance(source, Audit):
         return [getattr(source, name)]
     pieces = read_pieces(Path(source) / f"{name}.parquet")
-    renamed = "usual_return" in audit.episodes and audit.meta.usual_chances is None
-    return map(unrecorded, pieces) if renamed and name == "episodes" else pieces
+    continued = name == "episodes" and "usual_return" in audit.episodes
+    return map(unrecorded, pieces) if continued else pieces

@@ -100,6 +100,8 @@ def name_truly(tables: dict[str, pd.DataFrame], meta: Meta) -> dict[str, pd.Data
 
 def unrecorded(episodes: pd.DataFrame) -> pd.DataFrame:
     """Return a table of episodes whose observed returns are of records that the model continues."""
+    if "usual_return" in episodes:  # what was recorded was kept
+        return episodes
     return episodes.assign(observed_return=np.nan, usual_return=episodes["observed_return"])
 
 
