@@ -203,9 +203,7 @@ def test_draws_pay_the_reward_of_the_state_reached(ward):
 def test_particles_agree_with_the_exact_engine(ward):
     replay = ask(ward)
     exact = replay.outcomes()
-    found = ParticleEngine(replay).outcomes(
-        negligible=0.0, draws=4000, seed=1, threads=None, progress=None
-    )
+    found = ParticleEngine(replay).outcomes(draws=4000, seed=1, threads=None, progress=None)
     # the standardized error of 12 returns is about normal: its largest exceeds 5.6 by a chance of
     # 12 * 2.1e-8 < FALSE_ALARM
     free = found.return_error > 1e-9
