@@ -169,6 +169,9 @@ def _watch(request, files):
         for place, file in enumerate(pipes):
             os.dup2(file, place)
             os.close(file)
+        # those of the server remember what kind of files they had
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         os._exit(_run(*request))
     os.write(status, f"{child}\n".encode())
     for file in pipes:

@@ -222,9 +222,7 @@ def test_particles_agree_where_every_step_has_costs():
     target = bf.policy_iteration(model, discount=0.99)
     replay = bf.Replay(log, model, target, continuation=False).part(np.arange(100))
     draws, exact = 20_000, replay.outcomes()
-    found = ParticleEngine(replay).outcomes(
-        negligible=0.0, draws=draws, seed=1, threads=None, progress=None
-    )
+    found = ParticleEngine(replay).outcomes(draws=draws, seed=1, threads=None, progress=None)
     # empirical Bernstein (Maurer and Pontil): returns are 19 rewards of steps and one of an end
     table = model.rewards.table
     spread = 19 * np.ptp([*table[..., -1].ravel(), 0.0]) + np.ptp([*table.ravel(), 0.0])

@@ -61,6 +61,7 @@ def read_tables(
     for name in SCHEMAS:
         if name not in LONG:
             tables[name] = _read_table(folder / f"{name}.parquet", SCHEMAS[name])
+    tables |= {name: Table(tables[name]) for name in ("estimates", "diagnostics")}
     _check_episodes(folder / "episodes.parquet", tables["episodes"], meta)
     _check_cells(folder / "decomposition.parquet", tables["decomposition"], meta)
     _check_courses(folder / "courses.parquet", tables["courses"], meta)
@@ -161,7 +162,7 @@ def sizes(meta: Meta) -> tuple[int, int]:
 def _read_table(
     path: Path, schema: Any, read: Callable[[Path], pd.DataFrame] = read_columns
 ) -> pd.DataFrame:
-    table = Table(_told(path, read))
+    table: pd.DataFrame = _told(path, read)
     for field in schema:
         name, kind = field.name, field.type
         if name not in table and name in ADDED.get(path.stem, {}):

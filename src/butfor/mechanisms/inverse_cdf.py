@@ -9,11 +9,10 @@ import numpy as np
 
 from butfor import kernels
 from butfor.mechanisms.protocol import kernel_coupling, rows_by_kernel
-from butfor.printed import Printed
 
 
-@dataclass(frozen=True, repr=False)
-class InverseCDF(Printed):
+@dataclass(frozen=True)
+class InverseCDF:
     """The outcome is the one whose interval contains the uniform noise.
 
     Each row divides [0, 1] among its outcomes, in the same order. Two orders are two mechanisms
