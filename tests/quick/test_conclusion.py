@@ -106,6 +106,20 @@ def test_fresh_data_decide_whether_there_is_a_gain(fresh, low, light):
         assert found.checks == ("cross-fitted estimates",)
 
 
+def test_a_plan_that_was_not_judged_on_other_data_is_supported_by_nothing():
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), episodes=60, seed=0)
+    log = log.hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    asked = {"estimators": ["Observed", "MB", "CF"], "resamples": 20}
+    replay = bf.Replay(log, model, bf.policy_iteration(model))
+    found = conclude(bf.estimate_values(replay, **asked), table())
+    assert found.sentence.startswith("On the log that taught it, the policy looks better (")
+    assert "it was not judged on other data. None of" in found.sentence
+    assert "supports" not in found.sentence
+    fixed = bf.Replay(log, model, bf.policy_iteration(model).table)
+    assert conclude(bf.estimate_values(fixed, **asked), table()).sentence.startswith("The policy ")
+
+
 def test_its_numbers_have_the_decimals_of_the_table_of_estimates():
     shown = estimates(observed=-0.1638, model=-0.1, fresh=-0.1883)
     shown.loc[len(shown)] = ("WIS", -0.28, NAN, NAN)

@@ -10,7 +10,7 @@ import pandas as pd
 from butfor.audit.audit import Audit
 from butfor.audit.settings import MECHANISMS
 from butfor.evaluate.compare import compare_policies
-from butfor.evaluate.intervals import LEARNED
+from butfor.evaluate.finding import LEARNED
 from butfor.models.mdp import TabularMDP
 from butfor.models.row_policy import RowPolicy
 from butfor.replay.replay import Replay

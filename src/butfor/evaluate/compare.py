@@ -14,8 +14,9 @@ from butfor.evaluate.bootstrap import bootstrap_interval, resampled_values
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import RESAMPLES
 from butfor.evaluate.estimators.table import ESTIMATORS
+from butfor.evaluate.finding import LEARNED
 from butfor.evaluate.influence import Influence
-from butfor.evaluate.intervals import BY_MODEL, LEARNED, NONE, Intervals, possible_returns
+from butfor.evaluate.intervals import BY_MODEL, NONE, Intervals, possible_returns
 from butfor.evaluate.refit import group_episodes
 from butfor.printed import Table
 from butfor.replay.replay import Replay

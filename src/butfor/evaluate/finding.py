@@ -22,6 +22,10 @@ LOOKS = {
 HARM = "looks worse, but may be better"
 EXPECT = {BETTER: "it to do better", WORSE: "it to do worse", UNCLEAR: "no clear difference"}
 REPLAYED, FRESH = "CF", "MB (cross-fitted)"  # whose numbers are told
+LEARNED = (
+    "no interval: the policy was learned from the same episodes, which flatters it (see the "
+    "cross-fitted estimates)"
+)
 BY_MODEL = ("MB", REPLAYED)
 TOLD = (OBSERVED, CONTINUED, "WIS", *BY_MODEL, *CROSS_FITTED)  # in sentences and short tables
 TIE = 1e-9  # of the largest size: values closer together are the same
@@ -139,7 +143,12 @@ def find(
     if compared_with(known.index) not in known.index or not known.index.isin(models).any():
         return Finding(UNCLEAR, "There is no estimate of what the policy would do.")
     told = _Told(known, scale)
-    side, sentence = told.learned() if known.index.isin(CROSS_FITTED).any() else told.given()
+    if known.index.isin(CROSS_FITTED).any():
+        side, sentence = told.learned()
+    elif "warning" in estimates and estimates["warning"].str.startswith(LEARNED).any():
+        side, sentence = told.flattered()
+    else:
+        side, sentence = told.given()
     if reviewed is None or math.isnan(reviewed.value):
         return Finding(side, sentence)
     if not reviewed.agree:
@@ -175,6 +184,14 @@ class _Told:
             f"({self._numbers(REPLAYED, BY_MODEL, first=True)}); judged on other data, it "
             f"{second}{' too' * (first == second)} "
             f"({self._numbers(FRESH, CROSS_FITTED, first=False)})."
+        )
+
+    def flattered(self) -> tuple[str, str]:
+        """Tell what the log that taught a policy says about it, which decides nothing."""
+        told = self._numbers(REPLAYED, BY_MODEL, first=True)
+        return UNCLEAR, (
+            f"On the log that taught it, the policy {self._looks(BY_MODEL)} ({told}); it was not "
+            "judged on other data."
         )
 
     def given(self) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from butfor.evaluate.bootstrap import (
 )
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.estimators.table import CONTINUED, OBSERVED, RECORDS
+from butfor.evaluate.finding import LEARNED
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import WEIGHTED
@@ -40,10 +41,6 @@ NONE = (float("nan"), float("nan"))
 SLACK = 1e-9  # relative, of the possible returns: rounding errors
 
 ONE = "no interval: there is nothing to resample"
-LEARNED = (
-    "no interval: the policy was learned from the same episodes, which flatters it (see the "
-    "cross-fitted estimates)"
-)
 FEW = (
     "no interval: not enough data (effective sample size {effective:.1f}, and below "
     f"{LEAST_EFFECTIVE:.0f} intervals miss the true value too often)"
