@@ -52,6 +52,24 @@ class Decisions:
         self.numbers = {key: values[chosen] for key, values in self.numbers.items()}
         self.measured = {key: known[chosen] for key, known in self.measured.items()}
 
+    def repeat(self, times: Index) -> tuple[Index, Index]:
+        """Let each row appear so often; those added have no outcome and earn nothing.
+
+        Returns the row that each was before, and how many times that appears before it.
+        """
+        source = np.repeat(np.arange(len(self)), times)
+        again = np.arange(len(source)) - (np.cumsum(times) - times)[source]
+        self.take(source)
+        self.outcome = np.where(again > 0, MISSING, self.outcome)
+        if "reward" in self.numbers:
+            self.numbers["reward"] = np.where(again > 0, 0.0, self.numbers["reward"])
+        return source, again
+
+    def last_known(self, codes: Index) -> tuple[Index, Mask]:
+        """Return the row of the episode's last known cell, [M], and whether there is one."""
+        good = np.maximum.accumulate(np.where(codes < 0, -1, np.arange(len(self))))
+        return np.maximum(good, 0), good >= begins(self.episode)
+
     def drop(self, episodes: Index) -> None:
         """Leave out these episodes."""
         if len(episodes):
@@ -161,6 +179,11 @@ class Decisions:
 def first_rows(episode: Index) -> Mask:
     """Mark the first row of each episode, among sorted rows."""
     return np.append(True, episode[1:] != episode[:-1])[: len(episode)]
+
+
+def begins(episode: Index) -> Index:
+    """Return the row with which the episode of each row begins, among sorted rows."""
+    return np.maximum.accumulate(np.where(first_rows(episode), np.arange(len(episode)), 0))
 
 
 def last_rows(episode: Index) -> Mask:

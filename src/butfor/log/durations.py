@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from butfor.log.decisions import Decisions, first_rows
+from butfor.log.decisions import Decisions, begins, first_rows
 from butfor.log.fields import step_size
 from butfor.log.irregular import DurationsSection
 from butfor.log.problems import Index
@@ -31,6 +31,4 @@ def code_durations(rows: Decisions, section: DurationsSection) -> Index:
 
 def code_steps(rows: Decisions, horizon: int) -> Index:
     """Return the step of each row within its episode, [M], at most the horizon."""
-    row = np.arange(len(rows))
-    start = np.maximum.accumulate(np.where(first_rows(rows.episode), row, 0))
-    return np.minimum(row - start, horizon)
+    return np.minimum(np.arange(len(rows)) - begins(rows.episode), horizon)

@@ -8,7 +8,7 @@ import numpy as np
 
 from butfor.log.coding import MISSING
 from butfor.log.column_rules import ColumnRule, Key
-from butfor.log.decisions import Decisions, Mask, first_rows
+from butfor.log.decisions import Decisions, Mask
 from butfor.log.grid import SLACK
 from butfor.log.problems import Index
 from butfor.log.settle import may_be_missing
@@ -30,7 +30,7 @@ def fill_missing(rows: Decisions, rules: Mapping[Key, ColumnRule]) -> None:
         group, column = key
         codes = rows.cells[key]
         missing = (codes == MISSING) & ~exempt.get(group, np.zeros(len(rows), dtype=bool))
-        good, known = _last_known(rows, codes)
+        good, known = rows.last_known(codes)
         carried = missing & known & _recent(rows, good, rule)
         codes = np.where(carried, codes[good], codes)
         if group in exempt:  # what is only shown, and constant, is not worth counting
@@ -46,14 +46,6 @@ def fill_missing(rows: Decisions, rules: Mapping[Key, ColumnRule]) -> None:
         if rule.indicator:
             rows.cells[INDICATOR, column] = left.astype(np.int64)
         rows.cells[key] = codes
-
-
-def _last_known(rows: Decisions, codes: Index) -> tuple[Index, Mask]:
-    """Return the row of each episode's last known cell, and whether there is one."""
-    row = np.arange(len(rows))
-    good = np.maximum.accumulate(np.where(codes < 0, -1, row))
-    begin = np.maximum.accumulate(np.where(first_rows(rows.episode), row, 0))
-    return np.maximum(good, 0), good >= begin
 
 
 def _recent(rows: Decisions, good: Index, rule: ColumnRule) -> Mask:

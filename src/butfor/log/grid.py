@@ -124,14 +124,9 @@ def _add_steps(rows: Decisions, step: Floats, origin: Floats, every: float) -> M
     last = last_rows(rows.episode)
     following = np.where(last, step + 1, np.append(step[1:], 0))
     times = (following - step).astype(np.int64)  # how often each row appears then
-    source = np.repeat(np.arange(len(rows)), times)
-    added = np.append(False, source[1:] == source[:-1])
-    rows.take(source)
-    begin = np.cumsum(times) - times
-    rows.time = origin[source] + every * (step[source] + np.arange(len(source)) - begin[source])
-    rows.outcome = np.where(added, MISSING, rows.outcome)
+    source, again = rows.repeat(times)
+    added = again > 0
+    rows.time = origin[source] + every * (step[source] + again)
     rows.cells = {key: np.where(added, MISSING, codes) for key, codes in rows.cells.items()}
-    if "reward" in rows.numbers:
-        rows.numbers["reward"] = np.where(added, 0.0, rows.numbers["reward"])
     rows.problems.count(ADDED, int(added.sum()))
     return added

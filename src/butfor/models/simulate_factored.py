@@ -59,7 +59,7 @@ def simulate_factored(
         np.concatenate(column) for column in zip(*rows, strict=True)
     )
     order = np.lexsort([time, episode])
-    return Episodes.from_codes(
+    return Episodes.from_arrays(
         state[order],
         chosen[order],
         following[order],
