@@ -16,6 +16,7 @@ from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.replay import Replay
 from butfor.sepsis.simulate import noise_given
+from butfor.studies.article import signed
 from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
 from butfor.studies.mechanisms.experiment import (
     AGAIN,
@@ -47,7 +48,6 @@ from butfor.studies.mechanisms.tables import (
     make_tables,
     score_table,
 )
-from butfor.studies.page import signed
 from butfor.studies.scoring import (
     brier,
     calibration_chance,

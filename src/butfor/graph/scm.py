@@ -12,9 +12,9 @@ import pandas as pd
 
 from butfor.checks import check_whole
 from butfor.graph.answer import Answer, ask
-from butfor.graph.count import count_tables
 from butfor.graph.tables import (
     Table,
+    count_tables,
     find_variable,
     read_intervention,
     read_levels,

@@ -679,7 +679,7 @@ def mean_last_reward(
 
 def _number_states(
     variables: Sequence[Variable], state: ArrayLike, next_state: ArrayLike, wide: bool | None
-) -> tuple[Integers, Integers, Combinations | None]:
+) -> tuple[Offsets, Offsets, Combinations | None]:
     """Return the numbers of states given by level codes, and the combinations of a wide log."""
     before = check_code_rows(state, len(variables), "state")
     after = check_code_rows(next_state, len(variables), "next_state")

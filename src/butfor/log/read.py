@@ -21,14 +21,12 @@ from butfor.log.coding import (
     identify,
 )
 from butfor.log.combinations import MOST_STATES, rows_of_codes
-from butfor.log.decisions import Decisions, begins, last_rows
-from butfor.log.durations import code_durations, code_steps
+from butfor.log.decisions import Decisions, Index, begins, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
-from butfor.log.fill import INDICATOR
+from butfor.log.grid import INDICATOR, code_durations, code_steps
 from butfor.log.irregular import indicator_name
 from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_left_out
 from butfor.log.meds.table import load_events
-from butfor.log.problems import Index
 from butfor.log.recorded import given_side, record
 from butfor.log.row_targets import read_target
 from butfor.log.rows import identify_episodes, settled_rows

@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN
-from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
+from butfor.log.decisions import Decisions, Index, Mask, first_rows, last_rows
 from butfor.log.fields import place
-from butfor.log.problems import Index
 from butfor.types import Floats
 
 

@@ -31,9 +31,9 @@ from butfor.log.variables import (
     ravel,
     unravel,
 )
+from butfor.models.learners import Codes, Predictor
 from butfor.models.mdp import TabularMDP, assemble, check_mdp, total_by
 from butfor.models.plan import Taught
-from butfor.models.predictor import Codes, Predictor
 from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 

@@ -14,8 +14,8 @@ from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome, Variable, count_levels, project, unravel
 from butfor.models.factored import ACTION, NEXT
+from butfor.models.learners import Codes
 from butfor.models.mdp import total_by
-from butfor.models.predictor import Codes
 from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from butfor.present.charts import errors_chart, pieces_chart
 from butfor.present.text import FULL_NAMES
-from butfor.studies.article import Study
+from butfor.studies.article import Study, signed, spelled, with_error
 from butfor.studies.factors.effects import (
     FACTORS,
     MEAN,
@@ -36,7 +36,6 @@ from butfor.studies.factors.experiment import (
     Row,
     run_experiment,
 )
-from butfor.studies.page import signed, spelled, with_error
 from butfor.studies.scoring import clear
 
 DRAWN = ("WIS", "WDR", "CF", "MB")
