@@ -16,7 +16,7 @@ from butfor.cli.main import app
 from butfor.cli.summary import print_audit
 from butfor.log import sources
 from butfor.log.draft import draft
-from butfor.log.guess.information import entropy, mutual_information
+from butfor.log.guess.states import entropy, mutual_information
 from butfor.log.guess.words import good_or_bad, meaning, parts
 from butfor.log.study import read_study
 from butfor.log.write import write_toml

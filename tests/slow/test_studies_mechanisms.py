@@ -33,20 +33,18 @@ from butfor.studies.mechanisms.experiment import (
     MechanismsSettings,
     Scored,
     answers,
+    bounds_table,
+    case_table,
     changed_decisions,
     group_of,
     keep_ends,
+    make_tables,
     questions,
     score_log,
     score_logs,
+    score_table,
     true_counterfactuals,
     vital_signs,
-)
-from butfor.studies.mechanisms.tables import (
-    bounds_table,
-    case_table,
-    make_tables,
-    score_table,
 )
 from butfor.studies.scoring import (
     brier,

@@ -23,9 +23,10 @@ from butfor.studies.mechanisms.experiment import (
     RATE,
     REFERENCES,
     SIGNS,
+    Experiment,
     MechanismsSettings,
+    run_experiment,
 )
-from butfor.studies.mechanisms.tables import Experiment, run_experiment
 from butfor.studies.scoring import clear
 
 SMALLEST = 0.001  # differences of Brier scores below this are ignored
