@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,11 +27,11 @@ from butfor.log.combinations import (
     MOST_STATES,
     WORD,
     Combinations,
+    Space,
     check_codes,
     check_combinations,
     number_combinations,
     state_codes,
-    state_durations,
 )
 from butfor.log.fields import LOST
 from butfor.log.frames import levels_of, read_frame
@@ -54,7 +53,7 @@ from butfor.types import Floats, Integers, Offsets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Episodes(Printed):
+class Episodes(Space, Printed):
     """A log: N transitions of n episodes.
 
     The state of a row is a mixed-radix index over `state_variables`, most significant first;
@@ -339,18 +338,6 @@ class Episodes(Printed):
         return len(self.offsets) - 1
 
     @property
-    def n_states(self) -> int:
-        """Number of states S."""
-        if self.combinations is not None:
-            return len(self.combinations)
-        return count_levels(self.state_variables)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions A."""
-        return count_levels(self.action_variables)
-
-    @property
     def outcome_names(self) -> list[str]:
         """Names of the outcomes, that of none last."""
         return [*(outcome.name for outcome in self.outcomes), self.none_name]
@@ -374,11 +361,6 @@ class Episodes(Printed):
     def time(self) -> Offsets:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
-
-    @cached_property
-    def durations(self) -> Floats | None:
-        """How long before each state the previous decision was made, [S]; None: one step."""
-        return state_durations(self.state_variables, self.combinations)
 
     @property
     def elapsed(self) -> Floats:
