@@ -11,10 +11,9 @@ from butfor.paper import published
 from butfor.paper.experiment import Oberst2019Settings
 from butfor.present.ranges import LEAST
 from butfor.present.text import FULL_NAMES
-from butfor.studies.article import write_study
+from butfor.studies.article import PAPER, write_study
 from butfor.studies.factors.experiment import FactorsSettings
 from butfor.studies.mechanisms.experiment import MechanismsSettings
-from butfor.studies.page import PAPER
 from tests.shared import once
 
 SMALL = {

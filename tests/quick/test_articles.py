@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 from butfor import charts
 from butfor.cli.main import app
 from butfor.present.ranges import enough_logs, range_name, range_percentiles
-from butfor.studies.article import study_page
+from butfor.studies.article import listed, plain, share, signed, spelled, study_page
 from butfor.studies.factors.article import STUDY, results, short
 from butfor.studies.factors.experiment import HALF, NAMES, OTHER, SAME, STATES, Experiment
-from butfor.studies.page import listed, plain, share, signed, spelled
 from tests.articles import (
     SMALL,
     check_found,

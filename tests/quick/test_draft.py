@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import butfor as bf
 from butfor.cli.main import app
 from butfor.cli.summary import print_audit
-from butfor.log import first_rows
+from butfor.log import sources
 from butfor.log.draft import draft
-from butfor.log.guess.information import entropy, mutual_information
+from butfor.log.guess.states import entropy, mutual_information
 from butfor.log.guess.words import good_or_bad, meaning, parts
 from butfor.log.study import read_study
 from butfor.log.write import write_toml
@@ -306,7 +306,7 @@ def test_censored_episodes_are_kept_as_such():
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "folder", "frame"])
 def test_of_a_long_log_the_first_rows_are_looked_at(tmp_path, monkeypatch, kind):
     monkeypatch.setattr("butfor.log.draft.ROWS", 1000)
-    monkeypatch.setattr(first_rows, "HEAD", 20_000)
+    monkeypatch.setattr(sources, "HEAD", 20_000)
     log = found_logs.sepsis_codes(stays=600)
     source = tmp_path / f"log.{kind}"
     if kind == "parquet":
@@ -331,8 +331,8 @@ def test_a_row_cut_in_a_quoted_cell_is_left_out(tmp_path, monkeypatch):
     text = "stay,note,dose,died\n" + 'a,"one\ntwo",low,\n' * 50
     (tmp_path / "log.csv").write_text(text)
     for size in range(300, 320):
-        monkeypatch.setattr(first_rows, "HEAD", size)
-        table = first_rows.load_first_rows(tmp_path / "log.csv", 1000).table
+        monkeypatch.setattr(sources, "HEAD", size)
+        table = sources.load_first_rows(tmp_path / "log.csv", 1000).table
         assert set(table["note"].to_pylist()) == {"one\ntwo"}
         assert table.num_rows >= (size - 20) // 17 - 1
 

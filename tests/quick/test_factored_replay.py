@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.models.draw_factored import draw_factored
 from butfor.models.factored import END, FactoredModel, Rewards
+from butfor.models.posterior import draw_factored
 from butfor.replay.credible import credible_of_models
 from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN

@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor as bf
-from butfor.models.draw_factored import is_counted
 from butfor.models.factored import END
+from butfor.models.posterior import is_counted
 from butfor.models.reweight import reweighting
 from tests.builders import random_log, ward_log
 from tests.factored import clinic_model, simulate_factored

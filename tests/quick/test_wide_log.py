@@ -51,6 +51,13 @@ def test_states_of_a_wide_log_are_the_combinations_that_occur_in_order():
     assert (log.n_states, log.state.tolist(), log.next_state.tolist()) == (3, [0, 1], [1, 2])
 
 
+def test_wide_and_combinations_are_refused_where_they_would_say_nothing():
+    with pytest.raises(ValueError, match=r"wide was given with a state of shape \(2,\)"):
+        small_log(state=[1, 3], next_state=[3, 5], wide=True)
+    with pytest.raises(ValueError, match=r"combinations was given with a state of shape \(2, 2\)"):
+        small_log(combinations=[[0, 1], [1, 0], [1, 2]])
+
+
 def test_a_log_with_few_combinations_numbers_all_of_them():
     # mixed radix: 3 a + b
     log = small_log()
@@ -180,7 +187,9 @@ def test_codes_out_of_range_are_refused_with_their_row():
 
 
 def test_codes_of_the_wrong_shape_are_refused():
-    with pytest.raises(ValueError, match=r"state has shape \(2, 3\), expected \(rows, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"state has shape \(2, 3\), expected one dimension, or \(rows, 2\)"
+    ):
         small_log(state=np.zeros((2, 3), int))
 
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import t
 
 from butfor import fit_factored
-from butfor.models.draw_factored import draw_factored, draw_tables
 from butfor.models.factored import Factor
+from butfor.models.posterior import draw_factored, draw_tables
 from tests.grids import few
 from tests.quick.test_fit_factored import ward
 from tests.reference.posterior import weighted_posterior
@@ -61,6 +61,6 @@ def test_drawn_models_are_models():
 
 
 def test_many_large_models_are_refused(monkeypatch):
-    monkeypatch.setattr("butfor.models.draw_factored.MOST_NUMBERS", 100)
+    monkeypatch.setattr("butfor.models.posterior.MOST_NUMBERS", 100)
     with pytest.raises(ValueError, match=r"count 50: .* memory for at most"):
         draw_factored(fit_factored(ward()), 50)

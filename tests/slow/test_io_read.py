@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor import Episodes, Outcome, Variable, sepsis
+from butfor.log.decisions import DONE
 from butfor.log.draft import draft_study
-from butfor.log.problems import DONE
 from butfor.log.read import Reading, read_episodes, read_log
 from butfor.log.sources import load_log
 from butfor.log.study import read_study

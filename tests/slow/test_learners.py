@@ -17,9 +17,7 @@ from butfor import Episodes, Variable, fit_factored, sepsis
 from butfor.models import classifiers, learners
 from butfor.models.backoff import make_cases
 from butfor.models.factored import END
-from butfor.models.features import make_features
-from butfor.models.learners import fit_classifier
-from butfor.models.predictor import Predictor
+from butfor.models.learners import Predictor, fit_classifier, make_features
 from tests.quick.test_fit_factored import DEATH, GIVEN, PULSE, ward
 
 

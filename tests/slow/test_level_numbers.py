@@ -14,8 +14,7 @@ from butfor.audit.source import UNUSED, audit_into
 from butfor.log.study import read_study
 from butfor.log.write import write_toml
 from butfor.models.backoff import make_cases
-from butfor.models.features import POINTS, level_numbers, make_features
-from butfor.models.learners import fit_classifier
+from butfor.models.learners import POINTS, fit_classifier, level_numbers, make_features
 from butfor.replay.engine import fit_again
 
 STUDY = {

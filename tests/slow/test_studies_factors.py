@@ -14,13 +14,17 @@ from butfor.cli.main import app
 from butfor.evaluate.crossfit import cross_fitted
 from butfor.studies.article import write_study
 from butfor.studies.factors import experiment as factors
-from butfor.studies.factors.article import STUDY, _cancels, _trends, all_pieces, level_name
-from butfor.studies.factors.effects import (
+from butfor.studies.factors.article import (
     FACTORS,
     PIECES,
+    STUDY,
+    _cancels,
+    _trends,
+    all_pieces,
     changes,
     decompose,
     in_cell,
+    level_name,
     main_effects,
     mean_pieces,
     one_at_a_time,

@@ -16,6 +16,7 @@ from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.replay import Replay
 from butfor.sepsis.simulate import noise_given
+from butfor.studies.article import signed
 from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
 from butfor.studies.mechanisms.experiment import (
     AGAIN,
@@ -32,22 +33,19 @@ from butfor.studies.mechanisms.experiment import (
     MechanismsSettings,
     Scored,
     answers,
+    bounds_table,
+    case_table,
     changed_decisions,
     group_of,
     keep_ends,
+    make_tables,
     questions,
     score_log,
     score_logs,
+    score_table,
     true_counterfactuals,
     vital_signs,
 )
-from butfor.studies.mechanisms.tables import (
-    bounds_table,
-    case_table,
-    make_tables,
-    score_table,
-)
-from butfor.studies.page import signed
 from butfor.studies.scoring import (
     brier,
     calibration_chance,

@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import butfor as bf
 from butfor.models.backoff import make_cases
 from butfor.models.factored import Factor
-from butfor.models.learners import fit_classifier
-from butfor.models.predictor import Predictor
+from butfor.models.learners import Predictor, fit_classifier
 from butfor.models.transitions import count_distinct
 from tests.wide import simulate
 

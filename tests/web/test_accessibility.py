@@ -9,7 +9,7 @@ import pytest
 
 import butfor as bf
 from butfor.audit.source import audit_log
-from butfor.review.opinions import settle
+from butfor.review.reviewer import settle
 from butfor.review.store import Store
 from butfor.review.verdicts import Chances, Verdict
 from tests.audits import hidden_audit, sepsis_audit

@@ -14,8 +14,8 @@ from butfor.audit.experts import NoEstimateError
 from butfor.cli.main import app as commands
 from butfor.review import export
 from butfor.review.experts import view_experts
-from butfor.review.opinions import note_overview
 from butfor.review.plan import ReviewSettings, run_id
+from butfor.review.reviewer import note_overview
 from butfor.review.store import Store
 from butfor.review.verdicts import Chances, Verdict
 from tests.reference import experts as slow

@@ -7,8 +7,8 @@ import pytest
 
 from butfor.present import Stays
 from butfor.review.events import record
-from butfor.review.opinions import settle
 from butfor.review.plan import ReviewSettings, plan_stays, run_id
+from butfor.review.reviewer import settle
 from butfor.review.store import Store
 from butfor.review.verdicts import (
     Chances,

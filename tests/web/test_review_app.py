@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from butfor.cli.main import app as commands
-from butfor.review.opinions import settle
-from butfor.review.reviewer import Reviewer
+from butfor.review.reviewer import Reviewer, settle
 from butfor.review.routes.security import LARGEST_BODY, POLICY
 from butfor.review.routes.sessions import (
     FAILURES_KEPT,

@@ -11,10 +11,17 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.cli.main import app as commands
-from butfor.review import events, export, opinions
+from butfor.review import events, export
 from butfor.review.plan import ReviewSettings
 from butfor.review.queue import look
 from butfor.review.results import summarize
+from butfor.review.reviewer import (
+    list_disagreements,
+    note_overview,
+    open_disagreement,
+    settle,
+    unsettle,
+)
 from butfor.review.serve import Address, serve
 from butfor.review.store import Store, open_copy, verify_folder
 from butfor.review.verdicts import (
@@ -48,8 +55,8 @@ def reviewed(tmp_path_factory):
             for reviewer, chances in ((ann, LOW), (bob, HIGH if place % 3 else LOW)):
                 reviewer.answer(episode, chances, seconds=20)
                 reviewer.submit(episode, Verdict(1 if place or reviewer is ann else 4), seconds=30)
-        opinions.open_disagreement(eve, stays[0])
-        opinions.settle(eve, stays[0], 1, "the record is right")
+        open_disagreement(eve, stays[0])
+        settle(eve, stays[0], 1, "the record is right")
         ann.save_draft(stays[-1], {"comment": "half a thought"})
         bob.claim(stays[-2])
     return folder
@@ -299,7 +306,7 @@ def take_a_step(store, run, name, choose):
     queue = reviewer.queue()
     item = choose.choice(queue.items) if choose.random() < 0.3 else queue.next_item
     mine = [r.id for r in store.reviews(run, reviewer=name) if r.withdrawn_at is None]
-    differ = opinions.list_disagreements(reviewer)
+    differ = list_disagreements(reviewer)
     if kind == "read" and item:
         if item.first_impression is None:
             reviewer.give_impression(item.episode, "hm", repeat=item.repeat)
@@ -320,14 +327,14 @@ def take_a_step(store, run, name, choose):
     elif kind == "withdraw" and mine:
         reviewer.withdraw(choose.choice(mine))
     elif kind in ("settle", "open") and differ:
-        opinions.open_disagreement(reviewer, differ[0])
+        open_disagreement(reviewer, differ[0])
         if kind == "settle":
-            opinions.settle(reviewer, differ[0], 1, "because")
+            settle(reviewer, differ[0], 1, "because")
     elif kind == "unsettle":
         given = [s for s in store.settlements(run) if s.withdrawn_at is None]
         own = [s for s in given if s.reviewer == name]
         for settlement in own or given[:1]:
-            opinions.unsettle(reviewer, settlement.episode)
+            unsettle(reviewer, settlement.episode)
 
 
 def check_random_reviews(folder, steps, seed):
@@ -423,7 +430,7 @@ def test_nothing_is_remembered_that_could_not_be_kept(folder):
             events.record(transaction, "overview", run=run, reviewer="eve")
             raise OSError("no space left on the disk")
         assert read_store(store) == before
-        opinions.note_overview(store.reviewer(run, "eve"))
+        note_overview(store.reviewer(run, "eve"))
         assert [event.action for event in store.events()[len(before[0]) :]] == ["overview"]
 
 

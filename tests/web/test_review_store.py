@@ -24,7 +24,9 @@ from butfor.audit.run import run_audit
 from butfor.audit.spreadsheet import FORMULA, guarded, restored
 from butfor.review import export
 from butfor.review.events import SCHEMAS, read_chain, record, verify
-from butfor.review.opinions import (
+from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, run_id
+from butfor.review.results import summarize
+from butfor.review.reviewer import (
     earlier_opinions,
     list_disagreements,
     note_overview,
@@ -33,8 +35,6 @@ from butfor.review.opinions import (
     unsettle,
     visible_opinions,
 )
-from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, run_id
-from butfor.review.results import summarize
 from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import (
     LONGEST_DRAFT,

@@ -19,9 +19,9 @@ from butfor.evaluate.wording import counted
 from butfor.present.experts import experts_view
 from butfor.review.experts import view_experts
 from butfor.review.export import agreement_of_export
-from butfor.review.opinions import rename
 from butfor.review.plan import run_id
 from butfor.review.results import agreement_between
+from butfor.review.reviewer import rename
 from butfor.review.store import find_reviews, open_copy
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from butfor import kernels
-from butfor.hidden.actor import first_beliefs
 from butfor.hidden.cells import cell_tables
 from butfor.hidden.latent import draw_paths, trace_posterior
 from butfor.hidden.pairs import PairChain
+from butfor.hidden.policies import first_beliefs
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
 from butfor.types import Floats, Integers, Offsets, Progress

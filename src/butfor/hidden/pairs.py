@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.hidden.actor import history_rows
 from butfor.hidden.cells import as_matrix, make_cells
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
@@ -20,6 +19,7 @@ from butfor.hidden.policies import (
     Policy,
     check_finite_policy,
     check_hidden_policy,
+    history_rows,
 )
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax

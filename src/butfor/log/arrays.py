@@ -31,7 +31,8 @@ def check_code_rows(values: ArrayLike, variables: int, name: str) -> NDArray[np.
     rows = np.asarray(values)
     if rows.ndim != 2 or rows.shape[1] != variables:
         raise ValueError(
-            f"{name} has shape {rows.shape}, expected (rows, {variables}): one column per variable"
+            f"{name} has shape {rows.shape}, expected one dimension, or (rows, {variables}): one "
+            "column per variable"
         )
     return check_integers(rows.reshape(-1), name).reshape(rows.shape)
 

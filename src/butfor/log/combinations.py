@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,31 @@ MOST_LEVELS = 2**15 - 1  # of one variable of a wide log
 WORD = 2**62  # combinations of levels that one integer can hold
 
 Combinations = NDArray[np.int16]  # [S, J] level codes of each state
+
+
+class Space:
+    """The states and actions that variables make, counted without outcomes."""
+
+    state_variables: tuple[Variable, ...]
+    action_variables: tuple[Variable, ...]
+    combinations: Combinations | None  # of states; None: all combinations of levels
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S."""
+        if self.combinations is not None:
+            return len(self.combinations)
+        return count_levels(self.state_variables)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions A."""
+        return count_levels(self.action_variables)
+
+    @cached_property
+    def durations(self) -> Floats | None:
+        """How long before each state the previous decision was made, [S]; None: one step."""
+        return state_durations(self.state_variables, self.combinations)
 
 
 def state_codes(

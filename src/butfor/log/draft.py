@@ -13,19 +13,16 @@ import numpy as np
 
 from butfor.log.coding import listed, text_of
 from butfor.log.combinations import MOST_STATES
+from butfor.log.decisions import KINDS, Index
 from butfor.log.fields import UNIT_NAMES, place
-from butfor.log.first_rows import load_first_rows
 from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
-from butfor.log.guess.gaps import lasting_actions, missing_states
-from butfor.log.guess.profile import FEW, Profile
+from butfor.log.guess.profile import FEW, Profile, find_spacing
 from butfor.log.guess.roles import earns_early, recognize
-from butfor.log.guess.spacing import find_spacing
-from butfor.log.guess.states import States, choose_states
+from butfor.log.guess.states import States, choose_states, lasting_actions, missing_states
 from butfor.log.guess.words import flag, good_or_bad, is_censored, meaning, sounds
 from butfor.log.meds.draft import draft_events, is_data_set
-from butfor.log.problems import KINDS, Index
 from butfor.log.read import read_log
-from butfor.log.sources import Log, check_columns
+from butfor.log.sources import Log, check_columns, load_first_rows
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml
 

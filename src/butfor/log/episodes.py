@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,11 +27,11 @@ from butfor.log.combinations import (
     MOST_STATES,
     WORD,
     Combinations,
+    Space,
     check_codes,
     check_combinations,
     number_combinations,
     state_codes,
-    state_durations,
 )
 from butfor.log.fields import LOST
 from butfor.log.frames import levels_of, read_frame
@@ -54,7 +53,7 @@ from butfor.types import Floats, Integers, Offsets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Episodes(Printed):
+class Episodes(Space, Printed):
     """A log: N transitions of n episodes.
 
     The state of a row is a mixed-radix index over `state_variables`, most significant first;
@@ -119,13 +118,16 @@ class Episodes(Printed):
         none_name: str = NO_OUTCOME,
         side: pd.DataFrame | None = None,
         combinations: ArrayLike | None = None,
+        wide: bool | None = None,
     ) -> Episodes:
         """Make Episodes of plain arrays, and check them.
 
         Parameters
         ----------
         state, action, next_state : [N] integers
-            One entry per transition, episode after episode.
+            One entry per transition, episode after episode. States may be given by level codes
+            instead, [N, J], one column per state variable: -1 in all of them where the final state
+            is unknown.
         offsets : [n + 1]
             The row at which each episode starts; the last entry is N.
         states, actions
@@ -143,9 +145,22 @@ class Episodes(Printed):
         horizon : optional
             The largest number of steps of an episode; by default that of the longest one.
         combinations : [S, J], optional
-            The level codes of each state, if states are not all combinations of levels (see
-            `from_codes`, which finds them).
+            The level codes of each state, if states are given by number and are not all
+            combinations of levels.
+        wide : optional
+            Whether states given by level codes are only the combinations of levels that occur; by
+            default if there are more than ten million combinations.
         """
+        coded = np.ndim(state) == 2
+        if (combinations if coded else wide) is not None:
+            raise ValueError(
+                f"{'combinations' if coded else 'wide'} was given with a state of shape "
+                f"{np.shape(state)}; combinations= goes with numbers of states [N], wide= with "
+                "level codes [N, J]"
+            )
+        if coded:
+            known = check_variables(states, "state")
+            state, next_state, combinations = _number_states(known, state, next_state, wide)
         starts = check_integers(offsets, "offsets")
         given = {"state": state, "action": action, "next_state": next_state}
         rows: dict[str, Any] = {name: check_numbers(values, name) for name, values in given.items()}
@@ -210,68 +225,7 @@ class Episodes(Printed):
         _check_rows(log)
         return log
 
-    @classmethod
-    def from_codes(
-        cls,
-        state: ArrayLike,
-        action: ArrayLike,
-        next_state: ArrayLike,
-        *,
-        offsets: ArrayLike,
-        states: Sequence[Variable],
-        actions: int | Sequence[Variable],
-        reward: ArrayLike | None = None,
-        outcome: ArrayLike | None = None,
-        outcomes: Sequence[Outcome | str] = (),
-        id: ArrayLike | None = None,
-        final_key: ArrayLike | None = None,
-        horizon: int | None = None,
-        none_name: str = NO_OUTCOME,
-        side: pd.DataFrame | None = None,
-        wide: bool | None = None,
-    ) -> Episodes:
-        """Make Episodes of level codes, one column per state variable.
-
-        Parameters
-        ----------
-        state, next_state : [N, J] integers
-            The level code of each of the J state variables; -1 in all of them where the final
-            state is unknown.
-        wide : optional
-            Whether states are only the combinations of levels that occur; by default if there are
-            more than ten million combinations.
-        others
-            As in `from_arrays`.
-        """
-        variables = check_variables(states, "state")
-        before = check_code_rows(state, len(variables), "state")
-        after = check_code_rows(next_state, len(variables), "next_state")
-        both = np.concatenate([before, after])
-        known = (both >= 0).any(axis=1) | (np.arange(len(both)) < len(before))
-        check_codes(variables, both[known], "state and next_state")
-        number = np.full(len(both), -1, dtype=np.int64)
-        combinations = None
-        if count_levels(variables) > MOST_STATES if wide is None else wide:
-            combinations, number[known] = number_combinations(variables, both[known])
-        else:
-            number[known] = ravel(variables, list(both[known].T))
-        return cls.from_arrays(
-            number[: len(before)],
-            action,
-            number[len(before) :],
-            offsets=offsets,
-            states=variables,
-            actions=actions,
-            reward=reward,
-            outcome=outcome,
-            outcomes=outcomes,
-            id=id,
-            final_key=final_key,
-            horizon=horizon,
-            none_name=none_name,
-            side=side,
-            combinations=combinations,
-        )
+    from_codes = from_arrays  # of level codes, [N, J]
 
     @classmethod
     def from_frame(
@@ -336,7 +290,7 @@ class Episodes(Printed):
         ends = labels.get(("outcome", str(outcome)), ()) if outcomes is None else outcomes
         if problems is not None and problems.get("no_transition") == "keep":
             ends = [*ends, LOST if reward else Outcome(LOST, 0.0)]
-        log = cls.from_codes(
+        log = cls.from_arrays(
             **arrays,
             states=[Variable(name, labels["state", name]) for name in columns],
             actions=[Variable(str(action), labels["action", str(action)])],
@@ -384,18 +338,6 @@ class Episodes(Printed):
         return len(self.offsets) - 1
 
     @property
-    def n_states(self) -> int:
-        """Number of states S."""
-        if self.combinations is not None:
-            return len(self.combinations)
-        return count_levels(self.state_variables)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions A."""
-        return count_levels(self.action_variables)
-
-    @property
     def outcome_names(self) -> list[str]:
         """Names of the outcomes, that of none last."""
         return [*(outcome.name for outcome in self.outcomes), self.none_name]
@@ -419,11 +361,6 @@ class Episodes(Printed):
     def time(self) -> Offsets:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
-
-    @cached_property
-    def durations(self) -> Floats | None:
-        """How long before each state the previous decision was made, [S]; None: one step."""
-        return state_durations(self.state_variables, self.combinations)
 
     @property
     def elapsed(self) -> Floats:
@@ -720,6 +657,24 @@ def mean_last_reward(
     if reward is None or not (ends == index).any():
         return 0.0
     return float(reward[offsets[1:] - 1][ends == index].mean())
+
+
+def _number_states(
+    variables: Sequence[Variable], state: ArrayLike, next_state: ArrayLike, wide: bool | None
+) -> tuple[Offsets, Offsets, Combinations | None]:
+    """Return the numbers of states given by level codes, and the combinations of a wide log."""
+    before = check_code_rows(state, len(variables), "state")
+    after = check_code_rows(next_state, len(variables), "next_state")
+    both = np.concatenate([before, after])
+    known = (both >= 0).any(axis=1) | (np.arange(len(both)) < len(before))
+    check_codes(variables, both[known], "state and next_state")
+    number = np.full(len(both), -1, dtype=np.int64)
+    combinations = None
+    if count_levels(variables) > MOST_STATES if wide is None else wide:
+        combinations, number[known] = number_combinations(variables, both[known])
+    else:
+        number[known] = ravel(variables, list(both[known].T))
+    return number[: len(before)], number[len(before) :], combinations
 
 
 def _check_rows(log: Episodes) -> None:

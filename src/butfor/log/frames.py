@@ -43,7 +43,7 @@ def read_frame(
     horizon: int | None = None,
     problems: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[Key, tuple[str, ...]]]:
-    """Return arrays for `Episodes.from_codes`, and the labels of states, actions and outcomes.
+    """Return arrays for `Episodes.from_arrays`, and the labels of states, actions and outcomes.
 
     `roles` has the columns of episode, time, reward and behavior_probability, None if there is no
     such column; `given` the labels of the columns that have labels, None if these are those that

@@ -1,4 +1,4 @@
-"""Rows at irregular times, put on a grid of equal steps that starts with each episode."""
+"""Irregular rows: put on a grid of equal steps, missing cells filled, times made a variable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from numpy.typing import NDArray
 
 from butfor.log.coding import MISSING
 from butfor.log.column_rules import ColumnRule, Key
-from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
-from butfor.log.problems import Index
+from butfor.log.decisions import Decisions, Index, Mask, begins, first_rows, last_rows
+from butfor.log.fields import step_size
+from butfor.log.irregular import DurationsSection
+from butfor.log.settle import may_be_missing
 from butfor.types import Floats
 
-SLACK = 1e-9  # of a step, by which times may be rounded
+SLACK = 1e-9  # of a step or unit, by which times may be rounded
 MOST_STEPS = 100  # steps per row of the log
 MERGED = "time: rows merged with another row of the same step"
 ADDED = "time: steps added where there were no rows"
+CARRIED = "cells carried forward"  # after the name of the column
+INDICATOR = "indicator"  # the group of codes that tell where values were filled in: 1
+ROUNDED = "durations: set to the nearest level"
+BEYOND = "durations: longer than the longest level, which they count as"
 
 
 def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, ColumnRule]) -> Mask:
@@ -124,14 +130,87 @@ def _add_steps(rows: Decisions, step: Floats, origin: Floats, every: float) -> M
     last = last_rows(rows.episode)
     following = np.where(last, step + 1, np.append(step[1:], 0))
     times = (following - step).astype(np.int64)  # how often each row appears then
-    source = np.repeat(np.arange(len(rows)), times)
-    added = np.append(False, source[1:] == source[:-1])
-    rows.take(source)
-    begin = np.cumsum(times) - times
-    rows.time = origin[source] + every * (step[source] + np.arange(len(source)) - begin[source])
-    rows.outcome = np.where(added, MISSING, rows.outcome)
+    source, again = rows.repeat(times)
+    added = again > 0
+    rows.time = origin[source] + every * (step[source] + again)
     rows.cells = {key: np.where(added, MISSING, codes) for key, codes in rows.cells.items()}
-    if "reward" in rows.numbers:
-        rows.numbers["reward"] = np.where(added, 0.0, rows.numbers["reward"])
     rows.problems.count(ADDED, int(added.sum()))
     return added
+
+
+def fill_missing(rows: Decisions, rules: Mapping[Key, ColumnRule]) -> None:
+    """Fill the missing cells of columns with a rule, and record how many in what way.
+
+    Cells that may be missing, those of final rows, are left alone. What no rule fills stays
+    missing.
+    """
+    if len(rows) == 0:
+        return
+    exempt = may_be_missing(rows)
+    for key, rule in rules.items():
+        group, column = key
+        codes = rows.cells[key]
+        missing = (codes == MISSING) & ~exempt.get(group, np.zeros(len(rows), dtype=bool))
+        good, known = rows.last_known(codes)
+        carried = missing & known & _recent(rows, good, rule)
+        codes = np.where(carried, codes[good], codes)
+        if group in exempt:  # what is only shown, and constant, is not worth counting
+            rows.problems.count(f"{column}: {CARRIED}", int(carried.sum()))
+        left = missing & ~carried
+        value = _median(rows, key) if rule.median else rule.fill
+        if value is not None and left.any():
+            codes = np.where(left, _code_of(rows, key, value), codes)
+            name = f"the median, {rule.name(value)}" if rule.median else rule.name(value)
+            for what, some in (("", known), (" before the first value", ~known)):
+                text = f"{column}: cells{what} filled with {name}"
+                rows.problems.count(text, int((left & some).sum()))
+        if rule.indicator:
+            rows.cells[INDICATOR, column] = left.astype(np.int64)
+        rows.cells[key] = codes
+
+
+def _recent(rows: Decisions, good: Index, rule: ColumnRule) -> Mask:
+    """Mark rows whose last known cell is within the limits of the rule."""
+    recent = np.arange(len(rows)) - good <= rule.steps
+    if rows.time is not None and np.isfinite(rule.age):
+        recent &= rows.time - rows.time[good] <= rule.age * (1 + SLACK)
+    return np.asarray(recent)
+
+
+def _median(rows: Decisions, key: Key) -> float | None:
+    """Return the median of a column's numbers, or the lower median of its levels."""
+    codes = rows.cells[key]
+    known = codes[codes >= 0]
+    if len(known) == 0:
+        return None
+    if key in rows.pools:
+        return float(np.median(rows.pools[key][known]))
+    return float(np.sort(known)[(len(known) - 1) // 2])
+
+
+def _code_of(rows: Decisions, key: Key, value: float) -> int:
+    """Return the code of a value: that of a level, or of a number that is added to the pool."""
+    if key not in rows.pools:
+        return int(value)
+    rows.pools[key] = np.append(rows.pools[key], value)
+    return len(rows.pools[key]) - 1
+
+
+def code_durations(rows: Decisions, section: DurationsSection) -> Index:
+    """Return the level of the time since the row before, [M]; of a first row the shortest."""
+    assert rows.time is not None  # without a time column the study is refused
+    levels = np.array(section.levels)
+    first = first_rows(rows.episode)
+    passed = np.diff(rows.time, prepend=np.nan) / step_size(section.unit)
+    passed = np.where(first, levels[0], passed)
+    code = np.searchsorted((levels[1:] + levels[:-1]) / 2, passed)
+    rounded = np.abs(passed - levels[code]) > SLACK
+    beyond = passed > levels[-1] + SLACK
+    rows.problems.count(ROUNDED, int((rounded & ~beyond).sum()))
+    rows.problems.count(BEYOND, int(beyond.sum()))
+    return code
+
+
+def code_steps(rows: Decisions, horizon: int) -> Index:
+    """Return the step of each row within its episode, [M], at most the horizon."""
+    return np.minimum(np.arange(len(rows)) - begins(rows.episode), horizon)

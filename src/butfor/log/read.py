@@ -21,14 +21,12 @@ from butfor.log.coding import (
     identify,
 )
 from butfor.log.combinations import MOST_STATES, rows_of_codes
-from butfor.log.decisions import Decisions, first_rows, last_rows
-from butfor.log.durations import code_durations, code_steps
+from butfor.log.decisions import Decisions, Index, begins, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
-from butfor.log.fill import INDICATOR
+from butfor.log.grid import INDICATOR, code_durations, code_steps
 from butfor.log.irregular import indicator_name
 from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_left_out
 from butfor.log.meds.table import load_events
-from butfor.log.problems import Index
 from butfor.log.recorded import given_side, record
 from butfor.log.row_targets import read_target
 from butfor.log.rows import identify_episodes, settled_rows
@@ -146,7 +144,7 @@ def _assemble(
     described = np.append(np.flatnonzero(kept), final)
     side, side_variables = _side(log, study, rows, described)
     key = study.columns.final_key
-    episodes = (Episodes.from_codes if wide else Episodes.from_arrays)(
+    episodes = Episodes.from_arrays(
         **arrays,
         outcomes=_outcomes(study, arrays),
         final_key=None if key is None else rows.cells["number", key][last],
@@ -190,7 +188,7 @@ def _subjects(log: Log, study: Study, rows: Decisions) -> NDArray[Any]:
     """Return whose episode each row belongs to, [M]."""
     column = str(study.columns.subject)
     code, names = log.code(column, partial(identify, text=None))
-    begin = np.maximum.accumulate(np.where(first_rows(rows.episode), np.arange(len(rows)), 0))
+    begin = begins(rows.episode)
     mine = code[np.where(rows.row < 0, rows.row[begin], rows.row)]  # those filled in have none
     if (mine < 0).any() or (mine != mine[begin]).any():
         raise ValueError(

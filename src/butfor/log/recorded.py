@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from butfor.log.coding import MISSING
 from butfor.log.column_rules import Key
-from butfor.log.decisions import Decisions, Mask
-from butfor.log.problems import Index
+from butfor.log.decisions import Decisions, Index, Mask
 from butfor.log.sections import Study
 from butfor.types import Floats
 

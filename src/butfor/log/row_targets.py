@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.checks import ROW_TOLERANCE
 from butfor.log.coding import bins_of, code_integers, code_levels, listed, read_numbers
-from butfor.log.problems import Index
+from butfor.log.decisions import Index
 from butfor.log.sections import Study, VariableSection
 from butfor.log.sources import Log
 from butfor.log.variables import Variable, count_levels, ravel

@@ -24,12 +24,10 @@ from butfor.log.coding import (
     read_worth,
 )
 from butfor.log.column_rules import Key, column_rules
-from butfor.log.decisions import Decisions, Mask
+from butfor.log.decisions import Decisions, Index, LogProblems, Mask
 from butfor.log.fields import LOST, place, step_size
-from butfor.log.fill import fill_missing
-from butfor.log.grid import put_on_grid
+from butfor.log.grid import fill_missing, put_on_grid
 from butfor.log.left_out import Recorded, Sums
-from butfor.log.problems import Index, LogProblems
 from butfor.log.recorded import find_measured
 from butfor.log.sections import Study
 from butfor.log.settle import (

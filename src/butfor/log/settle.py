@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN
-from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
+from butfor.log.decisions import Decisions, Index, Mask, first_rows, last_rows
 from butfor.log.fields import place
-from butfor.log.problems import Index
 from butfor.types import Floats
 
 
@@ -200,12 +199,10 @@ def _fill(rows: Decisions, group: str, column: str, fill: Mask) -> Index:
     codes = rows.cells[group, column]
     if group not in ("state", "action"):
         return np.where(fill, MISSING, codes)
-    row = np.arange(len(codes))
-    good = np.maximum.accumulate(np.where(codes < 0, -1, row))
-    nothing = good < np.maximum.accumulate(np.where(first_rows(rows.episode), row, 0))
+    good, known = rows.last_known(codes)
     what = f"have no {column!r}, and nothing before it in the episode to carry forward"
-    rows.refuse(f"missing_{group}", nothing & fill, what, 'Fill it in, or use "drop"')
-    return np.where(fill & ~nothing, codes[np.maximum(good, 0)], codes)
+    rows.refuse(f"missing_{group}", fill & ~known, what, 'Fill it in, or use "drop"')
+    return np.where(fill & known, codes[good], codes)
 
 
 def settle_gaps(rows: Decisions, step: float) -> None:
@@ -236,16 +233,11 @@ def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str, step: float
         rows.refuse("gaps", bad, f"{what}, and {why}", 'Correct time_step, or use "drop"')
         return
     times = np.append(whole[1:], 1).astype(np.int64)  # how often each row appears then
-    source = np.repeat(np.arange(len(rows)), times)
-    added = np.append(False, source[1:] == source[:-1])
-    rows.take(source)
+    _, again = rows.repeat(times)
     assert rows.time is not None  # in which gaps were found
-    rows.time = rows.time + step * (np.arange(len(source)) - (np.cumsum(times) - times)[source])
-    rows.row = np.where(added, -1, rows.row)
-    rows.outcome = np.where(added, MISSING, rows.outcome)
-    if "reward" in rows.numbers:
-        rows.numbers["reward"] = np.where(added, 0.0, rows.numbers["reward"])
-    rows.problems.count("gaps: rows filled", int(added.sum()))
+    rows.time = rows.time + step * again
+    rows.row = np.where(again > 0, -1, rows.row)
+    rows.problems.count("gaps: rows filled", int((again > 0).sum()))
 
 
 _EPISODE_PROBLEMS = {

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, create_model
 from butfor.checks import MOST_BITS, check_size
 from butfor.log.coding import text_of
 from butfor.log.column_rules import column_mistakes
+from butfor.log.decisions import KINDS
 from butfor.log.fields import (
     INVALID,
     LOST,
@@ -28,7 +29,6 @@ from butfor.log.fields import (
 )
 from butfor.log.irregular import DurationsSection, MissingSection, TimeSection, indicator_name
 from butfor.log.meds.section import SourceSection, source_mistakes, with_made_columns
-from butfor.log.problems import KINDS
 from butfor.log.sections import (
     ClusterSection,
     Columns,

@@ -12,7 +12,7 @@ from butfor.log.variables import Variable, unravel
 from butfor.models.backoff import fit_counts, make_cases
 from butfor.models.factored import ACTION, Factor
 from butfor.models.fit_factored import counted_factor
-from butfor.models.predictor import Codes
+from butfor.models.learners import Codes
 from butfor.printed import Printed
 from butfor.types import Floats
 

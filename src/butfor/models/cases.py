@@ -11,8 +11,8 @@ from butfor import kernels
 from butfor.log.episodes import Episodes
 from butfor.models.backup import Backup
 from butfor.models.factored import NEXT, AnyFactor, Factor, FactoredModel, logged_codes
+from butfor.models.learners import Codes
 from butfor.models.mdp import total_by
-from butfor.models.predictor import Codes
 from butfor.types import Floats, Offsets
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from butfor.checks import check_pseudo_count, check_whole
 from butfor.models.cases import similar_cases
-from butfor.models.draw_factored import draw_factored
 from butfor.models.factored import FactoredModel
 from butfor.models.hierarchy import LEAST
 from butfor.models.lookahead import Lookahead, look_ahead
 from butfor.models.mdp import TabularMDP, total_by
+from butfor.models.posterior import draw_factored
 from butfor.types import Floats
 
 DRAWS = 50  # models; always the same ones, so that a plan has no seed

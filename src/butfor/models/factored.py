@@ -16,10 +16,10 @@ from butfor.checks import check_distributions
 from butfor.log.combinations import (
     MOST_TRANSITIONS,
     Combinations,
+    Space,
     check_combinations,
     discount_states,
     state_codes,
-    state_durations,
 )
 from butfor.log.episodes import Episodes
 from butfor.log.variables import (
@@ -31,9 +31,9 @@ from butfor.log.variables import (
     ravel,
     unravel,
 )
+from butfor.models.learners import Codes, Predictor
 from butfor.models.mdp import TabularMDP, assemble, check_mdp, total_by
 from butfor.models.plan import Taught
-from butfor.models.predictor import Codes, Predictor
 from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
@@ -110,7 +110,7 @@ class Rewards(Printed):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FactoredModel(Printed):
+class FactoredModel(Space, Printed):
     """P(x' | x, a) = prod_j P(x'_j | parents of j), and an end o ~ P(o | x', x, a).
 
     Each factor is a mechanism with its own noise, and the noises are independent: given the logged
@@ -174,28 +174,11 @@ class FactoredModel(Printed):
         }
 
     @property
-    def n_states(self) -> int:
-        """Number of states S, without outcomes."""
-        if self.combinations is not None:
-            return len(self.combinations)
-        return count_levels(self.state_variables)
-
-    @property
     def enumerable(self) -> bool:
         """Whether there are few enough states to go through, and a table for every variable."""
         pairs = count_levels(self.state_variables) * self.n_actions
         tables = all(isinstance(factor, Factor) for factor in self.factors)
         return self.combinations is None and pairs <= MOST_TRANSITIONS and tables
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions A."""
-        return count_levels(self.action_variables)
-
-    @cached_property
-    def durations(self) -> Floats | None:
-        """How long before each state the previous decision was made, [S]; None: one step."""
-        return state_durations(self.state_variables, self.combinations)
 
     def discounts(self, discount: float) -> Floats:
         """Return the factor by which what follows counts less in each state reached, [S]."""

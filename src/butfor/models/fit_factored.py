@@ -35,9 +35,8 @@ from butfor.models.factored import (
     size_of,
 )
 from butfor.models.fixed import fixed_factors
-from butfor.models.learners import check_learner, fit_classifier
+from butfor.models.learners import Codes, Predictor, check_learner, fit_classifier
 from butfor.models.plan import Taught
-from butfor.models.predictor import Codes, Predictor
 from butfor.models.rewards import fit_rewards
 from butfor.models.transitions import Transitions, count_distinct, logged_transitions
 from butfor.types import Floats

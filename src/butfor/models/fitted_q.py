@@ -13,8 +13,7 @@ from butfor.checks import check_discount, check_horizon
 from butfor.log.episodes import Episodes
 from butfor.models.classifiers import one_thread
 from butfor.models.factored import FactoredModel
-from butfor.models.features import make_features
-from butfor.models.learners import clone_learner
+from butfor.models.learners import clone_learner, make_features
 from butfor.models.plan import FunctionPlan, Recipe
 from butfor.models.policies import greedy
 from butfor.models.simulate_factored import simulate_factored

@@ -1,10 +1,14 @@
-"""Classifiers of scikit-learn as learners of tables, calibrated by cross-fitting."""
+"""Classifiers of scikit-learn as learners of tables, or predicting on demand without one.
+
+A parent enters as one 0-1 feature per level, or as one number for all levels. Rows are calibrated
+by cross-fitting.
+"""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.models.backoff import Cases
 from butfor.models.classifiers import one_thread
-from butfor.models.features import Numbers, at_point, level_numbers, make_features, points_of
+from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
 FOLDS = 5
@@ -25,6 +29,10 @@ TEMPERATURES = np.geomspace(0.5, 4.0, 13)  # above 1 a row becomes more even
 # of the frequencies of levels in a calibrated row; large ones for trees that predict 0 or 1
 SHARES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.5)
 Times = NDArray[np.int64]  # [m] how often each case counts
+Numbers = Sequence[Floats | None]  # by parent; None: a 0-1 feature per level
+POINTS = 7  # numbers that stand for a level; a prime, so that every stride visits all of them
+Codes = dict[str, NDArray[np.intp]]  # level codes [m] by the name of a parent
+TOGETHER = 1 << 17  # rows that are predicted together
 
 
 @dataclass(frozen=True)
@@ -288,3 +296,109 @@ def clone_learner(learner: Any) -> Any:
             "classifiers need scikit-learn: pip install 'butfor[cluster]', or use 'counts'"
         ) from error
     return clone(learner)
+
+
+def make_features(
+    columns: NDArray[np.integer], sizes: Offsets, numbers: Numbers, logged: Numbers | None = None
+) -> NDArray[np.float32]:
+    """Return the features of parents with these levels [V, m], [m, features].
+
+    A parent with `numbers` [levels] is one feature: the number of its level, or the `logged` one,
+    [m]. Any other parent is 0-1 by level.
+    """
+    width = [int(size) if own is None else 1 for size, own in zip(sizes, numbers, strict=True)]
+    features = np.zeros((columns.shape[1], sum(width)), np.float32)
+    first = 0
+    for parent, column in enumerate(columns):
+        own, exact = numbers[parent], None if logged is None else logged[parent]
+        if own is None:
+            features[np.arange(len(column)), first + column] = 1.0
+        else:
+            features[:, first] = own[column] if exact is None else exact
+        first += width[parent]
+    return features
+
+
+def points_of(numbers: Numbers) -> int:
+    """Return how many numbers stand for a level at most."""
+    return max((len(own) for own in numbers if own is not None), default=1)
+
+
+def at_point(numbers: Numbers, point: int) -> Numbers:
+    """Return the number [levels] that stands for each level of a parent at one point."""
+    return [None if own is None else own[point % len(own)] for own in numbers]
+
+
+def level_numbers(level: NDArray[np.integer], logged: Floats, size: int, place: int = 0) -> Floats:
+    """Return the numbers that stand for each level, [POINTS, size]: quantiles of those logged.
+
+    A level that was never logged lies between its neighbors. Quantiles come in another order for
+    each `place` among the parents with numbers, so that low does not always meet low.
+    """
+    seen, stride = np.unique(level), 1 + place % (POINTS - 1)
+    order = np.arange(POINTS) * stride % POINTS
+    quantiles = [np.quantile(logged[level == one], (order + 0.5) / POINTS) for one in seen]
+    found = [np.interp(np.arange(size), seen, point) for point in np.transpose(quantiles)]
+    return np.array(found)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor(Printed):
+    """P(level | parents) as a calibrated classifier predicts it, of a variable or of the end.
+
+    The same as a `Factor`, where a table of all combinations of parents would be too large.
+    """
+
+    variable: str  # "": the end
+    parents: tuple[str, ...]
+    learned_from: Learned  # the classifier with its features and its calibration
+    cases: int  # logged transitions that it was learned from
+
+    strength, every = math.nan, False  # there is no back-off
+    learned = True
+
+    @property
+    def source(self) -> str:
+        """Name of the learner."""
+        return self.learned_from.source
+
+    @property
+    def score(self) -> float:
+        """Mean log score of a case in a fold that was left out of what was learned."""
+        return self.learned_from.score
+
+    @property
+    def levels(self) -> int:
+        """Number of levels of the variable; of the end, the outcomes and none."""
+        return len(self.learned_from.usual)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that a table would have."""
+        return (*(int(size) for size in self.learned_from.sizes), self.levels)
+
+    @property
+    def table(self) -> Floats:
+        """Raise an error: there is none."""
+        raise ValueError(self._no_table())
+
+    @property
+    def counts(self) -> Floats:
+        """Raise an error: there are none."""
+        raise ValueError(self._no_table())
+
+    def rows(self, codes: Codes) -> Floats:
+        """Return the distribution for each row of parent codes, [m, levels]."""
+        columns = np.array([codes[parent] for parent in self.parents])
+        found = np.empty((columns.shape[1], self.levels))
+        for start in range(0, len(found), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            found[part] = self.learned_from.rows(columns[:, part])
+        return found
+
+    def _no_table(self) -> str:
+        return (
+            f"{self.variable or '(end)'!r} is predicted by a {self.source} from "
+            f"{len(self.parents)} parents, too many for a table; name fewer in parents=, or use "
+            "learner='counts'"
+        )

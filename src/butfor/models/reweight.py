@@ -16,11 +16,11 @@ import numpy as np
 
 from butfor.log.episodes import Episodes
 from butfor.models.backoff import backoff_table
-from butfor.models.draw_factored import is_counted
 from butfor.models.factored import END, NEXT, AnyFactor, Factor, FactoredModel
 from butfor.models.fit import count_transitions
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.policies import action_counts
+from butfor.models.posterior import is_counted
 from butfor.models.transitions import Transitions, logged_transitions
 from butfor.types import Floats, Offsets
 

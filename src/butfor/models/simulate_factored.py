@@ -11,7 +11,7 @@ from butfor.hidden.policies import StatePolicy, policy_rows
 from butfor.log.episodes import Episodes
 from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.simulate import running_shares
-from butfor.models.walk_factored import Moved, Starts, model_walk
+from butfor.models.step_factored import Moved, Starts, model_walk
 from butfor.random import numbered_keys, uniforms
 from butfor.types import Floats
 
@@ -59,7 +59,7 @@ def simulate_factored(
         np.concatenate(column) for column in zip(*rows, strict=True)
     )
     order = np.lexsort([time, episode])
-    return Episodes.from_codes(
+    return Episodes.from_arrays(
         state[order],
         chosen[order],
         following[order],

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.log.combinations import Combinations, state_codes
+from butfor.log.combinations import Combinations, Space, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome, Variable, count_levels, project, unravel
 from butfor.models.factored import ACTION, NEXT
+from butfor.models.learners import Codes
 from butfor.models.mdp import total_by
-from butfor.models.predictor import Codes
 from butfor.printed import Printed
 from butfor.types import Floats, Offsets
 
@@ -23,7 +23,7 @@ BLOCK = 1 << 20  # rows of a log that are counted at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Transitions(Printed):
+class Transitions(Space, Printed):
     """The m distinct transitions of a log, with counts and sums of rewards that add up over logs.
 
     What is learned from transitions costs as much as there are distinct ones, however long the log.
@@ -45,18 +45,6 @@ class Transitions(Printed):
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
     # [m] numbers behind levels, by name of the parent, where transitions are as they were logged
     numbers: Mapping[str, Floats] = field(default_factory=dict)
-
-    @property
-    def n_states(self) -> int:
-        """Number of states S."""
-        if self.combinations is not None:
-            return len(self.combinations)
-        return count_levels(self.state_variables)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions A."""
-        return count_levels(self.action_variables)
 
     @property
     def ends_known(self) -> bool:

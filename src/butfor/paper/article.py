@@ -30,8 +30,7 @@ from butfor.present.charts import (
 from butfor.present.ranges import enough_logs, range_name
 from butfor.present.text import ESTIMATE, FULL_NAMES, SIMULATOR
 from butfor.replay.draws import draws_needed
-from butfor.studies.article import Study
-from butfor.studies.page import PAPER, signed
+from butfor.studies.article import PAPER, Study, signed
 
 WOULD_HAVE_LIVED = ("died", "discharged")  # a cell of the outcome table
 PANELS = {"hidden": "Hidden state", "full": "Nothing hidden"}

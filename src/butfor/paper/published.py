@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.studies.page import Source
+from butfor.studies.article import Source
 
 BUESING = Source(
     "L. Buesing, T. Weber, Y. Zwols, S. Racaniere, A. Guez, J.-B. Lespiau and N. Heess",

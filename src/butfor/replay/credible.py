@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 from butfor.checks import check_confidence, check_whole
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Compiled, Mechanism
-from butfor.models.draw_factored import draw_factored
 from butfor.models.fit import check_rules
-from butfor.models.posterior import Drawn, Posterior, check_cells, fixed_weights
+from butfor.models.posterior import Drawn, Posterior, check_cells, draw_factored, fixed_weights
 from butfor.printed import Printed, Table
 from butfor.random import check_seed
 from butfor.replay.chosen import Chosen, central, check_positions

@@ -21,8 +21,8 @@ from butfor.log.variables import Variable, unravel
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
 from butfor.models.factored import END, NEXT, AnyFactor, FactoredModel
+from butfor.models.learners import Codes
 from butfor.models.mdp import TabularMDP
-from butfor.models.predictor import Codes
 from butfor.replay.bounds import Bounds
 from butfor.replay.observed import MOST_TABLED, ObservedEngine, dynamics_of
 from butfor.types import Floats, Progress

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from butfor.log.episodes import Episodes
 from butfor.models.cases import CaseCounter
 from butfor.models.factored import NEXT, FactoredModel
-from butfor.models.predictor import Codes
-from butfor.models.walk_factored import Moved
+from butfor.models.learners import Codes
+from butfor.models.step_factored import Moved
 from butfor.replay.outcomes import DRAWS
 from butfor.replay.steps import THIN, Steps
 from butfor.types import Floats

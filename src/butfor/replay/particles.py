@@ -25,10 +25,9 @@ from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.protocol import Compiled
 from butfor.models.behavior import fit_behavior
 from butfor.models.factored import NEXT, FactoredModel
-from butfor.models.predictor import Codes
+from butfor.models.learners import Codes
 from butfor.models.row_policy import check_rows
-from butfor.models.step_factored import FactoredSteps, Stream
-from butfor.models.walk_factored import Moved, Starts, Walk, model_walk
+from butfor.models.step_factored import FactoredSteps, Moved, Starts, Stream, Walk, model_walk
 from butfor.random import episode_keys, scramble
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes

@@ -22,10 +22,9 @@ from butfor.present.story import outcome_chances
 from butfor.review.coordination import read_disagreement
 from butfor.review.experts import view_experts
 from butfor.review.export import plain_value
-from butfor.review.opinions import names_for, note_overview, open_disagreement, rename
 from butfor.review.queue import Item
 from butfor.review.results import Results, summarize
-from butfor.review.reviewer import Reviewer
+from butfor.review.reviewer import Reviewer, names_for, note_overview, open_disagreement, rename
 from butfor.review.state import Review, Run
 from butfor.review.store import Store
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError

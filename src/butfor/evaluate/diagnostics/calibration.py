@@ -22,7 +22,7 @@ from butfor.models.factored import FactoredModel, tabular
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts, estimate_behavior
-from butfor.models.walk_factored import Starts, model_walk
+from butfor.models.step_factored import Starts, model_walk
 from butfor.random import episode_keys
 from butfor.replay.engine import check_factored
 from butfor.replay.outcomes import DRAWS

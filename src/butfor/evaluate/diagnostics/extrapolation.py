@@ -11,7 +11,7 @@ from butfor.evaluate.diagnostics.second_learner import is_classifier
 from butfor.evaluate.wording import percent
 from butfor.models.factored import Factor, FactoredModel
 from butfor.models.mdp import total_by
-from butfor.models.walk_factored import Moved
+from butfor.models.step_factored import Moved
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 

@@ -10,9 +10,9 @@ from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.wording import digits_for
 from butfor.log.episodes import Episodes
 from butfor.models.backoff import backoff_table
-from butfor.models.draw_factored import is_counted
 from butfor.models.factored import AnyFactor, Factor, FactoredModel
 from butfor.models.planning import state_values
+from butfor.models.posterior import is_counted
 from butfor.replay.engine import check_factored, fit_again
 from butfor.replay.replay import Replay
 

@@ -25,7 +25,7 @@ from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
 from butfor.models.cases import CaseCounter
-from butfor.models.walk_factored import Moved
+from butfor.models.step_factored import Moved
 from butfor.printed import Table
 from butfor.replay.replay import Replay, refuse_hidden
 

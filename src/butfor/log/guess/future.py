@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from butfor.log.guess.information import entropy, mutual_information
 from butfor.log.guess.profile import MOST_LEVELS, Profile, Rows
+from butfor.log.guess.states import entropy, mutual_information
 from butfor.log.guess.words import sounds
 from butfor.types import Floats
 

@@ -11,8 +11,7 @@ from butfor.log.coding import identify
 from butfor.log.guess.actions import find_actions, find_ready_states, find_targets
 from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
 from butfor.log.guess.future import looks_ahead, repeats_next
-from butfor.log.guess.profile import FEW, MOST_LEVELS, Profile, Rows, profile_column
-from butfor.log.guess.spacing import find_spacing
+from butfor.log.guess.profile import FEW, MOST_LEVELS, Profile, Rows, find_spacing, profile_column
 from butfor.log.guess.words import flag, meaning, names_episode, rank, sounds
 from butfor.log.sources import Log
 

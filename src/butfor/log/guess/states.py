@@ -1,4 +1,4 @@
-"""Which of the remaining columns make the state, and which are only shown."""
+"""Which remaining columns make the state, which are only shown, and what fills their gaps."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from butfor.log.coding import Codes, bins_of
+from butfor.log.coding import Codes, bins_of, text_of
+from butfor.log.column_rules import NOTHING
 from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.guess.actions import action_codes, count_section
 from butfor.log.guess.findings import Roles
-from butfor.log.guess.information import says_the_same, share_told
 from butfor.log.guess.profile import MOST_LEVELS, Profile
 
 MOST_EMPTY = 0.3  # share of rows without a value, above which a column is not part of the state
 LITTLE = 0.05  # share that may be chance in a short log
 MUCH = 0.2  # share of the action from which on a column may be the decision itself
 MOST_STATES = 5000  # few logs visit more; further columns become side columns
+LASTS = 0.8  # share of rows whose treatment is that of the row before, from which on it goes on
+SAME = 0.5  # share of its entropy that a column has in common with one it repeats
+TABLE = 1_000_000  # codes that are counted in a table
 
 
 @dataclass
@@ -136,3 +140,96 @@ def _count_actions(roles: Roles) -> int:
     if "action" in roles.columns:
         return int(roles.profiles[roles.columns["action"]].known.max()) + 1
     return math.prod(count_section(section) for section in roles.action.values())
+
+
+def missing_states(roles: Roles, sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return [missing] of the state: values are carried forward, before the first a usual one."""
+    decided = action_codes(roles) >= 0
+    found: dict[str, dict[str, Any]] = {}
+    for name, section in sections.items():
+        profile = roles.profiles[name]
+        if not (profile.empty & decided).any():
+            continue
+        found[name] = {"carry": True}
+        if (_before_first(roles, profile) & decided).any():
+            found[name]["fill"] = _usual(profile, section)
+    return found
+
+
+def _before_first(roles: Roles, profile: Profile) -> Any:
+    """Mark the rows of an episode before its first value, [R]."""
+    order = roles.rows.order
+    known = pd.Series(~profile.empty[order]).groupby(roles.rows.episode[order]).cummax()
+    before = np.zeros(len(profile.empty), dtype=bool)
+    before[order] = ~known.to_numpy()
+    return before
+
+
+def _usual(profile: Profile, section: dict[str, Any]) -> float | str:
+    """Return the median of a column of numbers, and otherwise the most frequent level."""
+    if "cuts" in section:
+        return float(np.median(profile.known))
+    codes = profile.codes[~profile.empty]
+    return text_of(profile.texts[int(np.bincount(codes).argmax())])
+
+
+def lasting_actions(roles: Roles) -> dict[str, dict[str, Any]]:
+    """Return [missing] of actions on a grid: those that go on until they are changed."""
+    names = [*roles.action] or [roles.columns["action"]]
+    return {name: {"carry": True} for name in names if _goes_on(roles, name)}
+
+
+def _goes_on(roles: Roles, name: str) -> bool:
+    """Whether a treatment mostly stays as it was, or has no level that means none."""
+    profile, section = roles.profiles[name], roles.action.get(name, {})
+    levels = section.get("levels", ())
+    none = "cuts" in section or sum(level.lower() in NOTHING for level in levels) == 1
+    both = roles.rows.within(profile)
+    same = profile.codes[roles.rows.earlier] == profile.codes[roles.rows.later]
+    return not none or bool(both.any() and same[both].mean() >= LASTS)
+
+
+def mutual_information(one: Codes, other: Codes) -> float:
+    """Return the mutual information of two columns of codes, in bits; negative codes are left out.
+
+    The bias of a finite sample, (k - 1)(m - 1) / 2n nats for k and m levels, is subtracted.
+    """
+    both = (one >= 0) & (other >= 0)
+    n = int(both.sum())
+    if n == 0:
+        return 0.0
+    left, right = (pd.factorize(codes[both])[0].astype(np.int64) for codes in (one, other))
+    k, m = int(left.max()) + 1, int(right.max()) + 1
+    pairs, counts = _count(left * m + right, k * m)
+    shares = counts / n
+    expected = (np.bincount(left) / n)[pairs // m] * (np.bincount(right) / n)[pairs % m]
+    found = float((shares * np.log(shares / expected)).sum())
+    return (found - (k - 1) * (m - 1) / (2 * n)) / math.log(2)
+
+
+def _count(codes: Codes, levels: int) -> tuple[Codes, Codes]:
+    """Return the codes that occur, and how often each does."""
+    if levels > TABLE:
+        return np.unique(codes, return_counts=True)
+    counts = np.bincount(codes, minlength=levels)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
+
+
+def entropy(codes: Codes) -> float:
+    """Return the entropy of a column of codes, in bits; negative codes are left out."""
+    counts = pd.Series(codes[codes >= 0]).value_counts().to_numpy()
+    shares = counts / max(1, counts.sum())
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def says_the_same(one: Codes, other: Codes) -> bool:
+    """Whether two columns have most of what either tells in common."""
+    least = min(entropy(one), entropy(other))
+    return least > 0 and mutual_information(one, other) > SAME * least
+
+
+def share_told(column: Codes, about: Codes) -> float:
+    """Return the share of a column's entropy that another one tells, 0 if it has none."""
+    whole = entropy(about)
+    return mutual_information(column, about) / whole if whole > 0 else 0.0

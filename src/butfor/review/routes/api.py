@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from butfor.review.export import episodes_text, reviews_text
-from butfor.review.opinions import settle, unsettle
-from butfor.review.routes import access, coordinator, overview, practice, stay
+from butfor.review.reviewer import settle, unsettle
+from butfor.review.routes import access, overview, stay
 from butfor.review.routes.access import MOST, PLACE, Number, Poster, SignedIn
 from butfor.review.shown import Viewer
 from butfor.review.verdicts import Chances, FieldError, Verdict
@@ -139,8 +139,8 @@ def start_session(request: Request, body: GivenName) -> Json:
 # every page shows what the view of its name here returns
 VIEWS: dict[str, Callable[..., dict[str, Any]]] = {
     "/run": overview.show_run,
-    "/practice": practice.show_start,
-    "/practice/trajectory": practice.show_practice_rows,
+    "/practice": stay.show_start,
+    "/practice/trajectory": stay.show_practice_rows,
     "/queue": stay.show_queue,
     "/queue/next": stay.show_next,
     "/overview": overview.show_overview,
@@ -149,7 +149,7 @@ VIEWS: dict[str, Callable[..., dict[str, Any]]] = {
     "/episodes/{slug}/trajectory": stay.show_trajectory,
     "/charts/{name}": overview.show_chart,
     "/disagreements/{slug}": stay.show_disagreement,
-    "/progress": coordinator.show_progress,
+    "/progress": overview.show_progress,
     "/results": overview.show_results,
     "/agreement": overview.show_agreement,
     "/events": overview.show_events,
@@ -221,7 +221,7 @@ def give_answer(viewer: Poster, slug: str, body: GivenAnswer) -> dict[str, Any]:
 def solve_practice(viewer: Poster, body: GivenAnswer) -> dict[str, Any]:
     """Say what you expect of the practice case and see what the model says; nothing is kept."""
     viewer.review.check_run(body.run)
-    return practice.solve(viewer, _chances(viewer, body))
+    return stay.solve(viewer, _chances(viewer, body))
 
 
 def _chances(viewer: Viewer, body: GivenAnswer) -> Chances:

@@ -18,7 +18,7 @@ from butfor.evaluate.wording import percent, share
 from butfor.present import STATIC, straight
 from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
-from butfor.review.routes import access, api, practice, stay
+from butfor.review.routes import access, api, stay
 from butfor.review.routes.access import Form, FormPoster, SignedIn
 from butfor.review.routes.security import from_elsewhere
 from butfor.review.shown import Viewer, make_slug
@@ -285,7 +285,7 @@ def take_practice(request: Request, viewer: FormPoster, form: Form) -> Response:
     try:
         view = api.solve_practice(viewer, _answer_of(viewer, form))
     except REPEATED as error:
-        view = practice.show_start(viewer) | {"form": form}
+        view = stay.show_start(viewer) | {"form": form}
         return render(request, "start.html", error.status, view=view, problem=_explain(error))
     return render(request, "start.html", view=view)
 

@@ -1,4 +1,7 @@
-"""A reviewer's queue, and one stay as the reviewer sees it, to judge it or to settle it."""
+"""A reviewer's queue, and one stay as the reviewer sees it, to judge it or to settle it.
+
+Before that, the first page has a practice case of which nothing is recorded.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
-from butfor.review.opinions import (
+from butfor.review.queue import Item, is_wanted
+from butfor.review.reviewer import (
+    CLOSED,
+    Reviewer,
     answers_before,
     describe_answer,
     earlier_opinions,
     list_disagreements,
     visible_opinions,
 )
-from butfor.review.queue import Item, is_wanted
-from butfor.review.reviewer import CLOSED, Reviewer
 from butfor.review.routes.access import Place, Reader, SignedIn
 from butfor.review.shown import Viewer, make_slug, read_slug
 from butfor.review.state import Review
-from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
+from butfor.review.verdicts import VERDICTS, Chances, UnknownError, in_a_clause
 
 STATES = {  # of a stay
     "waiting": "Waiting",
@@ -311,3 +315,47 @@ def _status(item: Item) -> str:
     if item.closed == "settling":
         return "settling"
     return item.state if is_wanted(item) else "others"
+
+
+def show_start(viewer: Reader) -> dict[str, Any]:
+    """What the task is, with a practice case if there is one that nobody reviews."""
+    return _start(viewer, None)
+
+
+def show_practice_rows(viewer: Reader, model: bool = False) -> dict[str, Any]:
+    """The rows of the practice case's picture, before or after it is solved."""
+    name = _case(viewer)
+    return {"model": model, **viewer.review.one(name, not model)[1]}
+
+
+def solve(viewer: Viewer, chances: Chances) -> dict[str, Any]:
+    """Return the practice case with what the model says; nothing is recorded."""
+    _case(viewer)
+    return _start(viewer, chances)
+
+
+def _case(viewer: Viewer) -> str:
+    if viewer.review.practice is None:
+        raise UnknownError("there is no practice case: every case is under review")
+    return viewer.review.practice
+
+
+def _start(viewer: Viewer, chances: Chances | None) -> dict[str, Any]:
+    """Return what the page shows; without chances the model is hidden if they are asked for."""
+    review, name = viewer.review, viewer.review.practice
+    outcomes = review.run.outcomes
+    hidden = bool(outcomes) and chances is None
+    following = viewer.reviewer.queue().next_item
+    return {
+        "run": review.run.id,
+        "outcomes": list(outcomes),
+        "needed": review.run.settings.needed,
+        "has_practice": name is not None,
+        "asks": "chances" if hidden else "",
+        "answer": None if chances is None else describe_answer(chances, outcomes),
+        "begun": bool(following is None or following.version),
+        "version": 0,
+        "place": None,
+        **review.choices,
+        **(review.one(name, hidden)[0] if name is not None else {}),
+    }

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.present.charts import containment_chart, reliability_chart, scores_chart
-from butfor.studies.article import Study
+from butfor.studies.article import Study, plain
 from butfor.studies.mechanisms.experiment import (
     ALONE,
     BOUNDED,
@@ -23,10 +23,10 @@ from butfor.studies.mechanisms.experiment import (
     RATE,
     REFERENCES,
     SIGNS,
+    Experiment,
     MechanismsSettings,
+    run_experiment,
 )
-from butfor.studies.mechanisms.tables import Experiment, run_experiment
-from butfor.studies.page import plain
 from butfor.studies.scoring import clear
 
 SMALLEST = 0.001  # differences of Brier scores below this are ignored
