@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from butfor.checks import check_policy, check_whole
+from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
@@ -51,6 +52,13 @@ class CrossFitted(Printed):
     unsupported_counterfactual: Floats
     learned: bool  # whether the log taught the target: it is such a plan, or halves gave others
     chances: Floats | None = None  # [K, 2, O + 1] of outcomes in the model, none last
+
+    @property
+    def by_estimator(self) -> dict[str, tuple[Floats, Floats]]:
+        """Values and unsupported masses of each cross-fitted estimator."""
+        values = self.model_based, self.counterfactual
+        masses = self.unsupported_model_based, self.unsupported_counterfactual
+        return dict(zip(CROSS_FITTED, zip(values, masses, strict=True), strict=True))
 
     @classmethod
     def of(cls, found: Floats, learned: bool, chances: Floats | None = None) -> CrossFitted:

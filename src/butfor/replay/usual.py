@@ -80,12 +80,6 @@ def usual_policy(replay: Replay) -> Policy:
     return replay.behavior
 
 
-def null_check(replay: Replay) -> tuple[int, int]:
-    """Number of episodes checked, and of those that a policy equal to the behavior would change."""
-    changed = null_changes(replay)
-    return len(changed), int(changed.sum())
-
-
 def null_changes(replay: Replay, *, threads: int | None = None) -> NDArray[np.bool_]:
     """Whether a policy equal to the behavior would change each episode that is checked."""
     if replay.terminal != "visits":  # outcomes come one step late: nothing is claimed
