@@ -109,10 +109,9 @@ class Audit(Printed):
         weighted = () if CONTINUED in found.index else ("WIS",)
         rows = found.loc[[n for n in (*RECORDS, *weighted, *fresh) if n in found.index]]
         digits = digits_for(rows["value"], rate=self.is_rate)
-        spans = [digits.span(row.low, row.high) for row in rows.itertuples()]
         return {
-            str(row.Index): f"{digits.value(row.value)}{f' ({span})' * bool(span)}"
-            for row, span in zip(rows.itertuples(), spans, strict=True)
+            str(row.Index): digits.estimate(row.value, row.low, row.high)
+            for row in rows.itertuples()
         }
 
     @property

@@ -97,11 +97,8 @@ class _Words:
                 f"{self._answers()}; {model}."
             )
         else:
-            span = self.digits.span(found.low, found.high)
-            text = (
-                f"After {self._read()}, the reviewers put the policy at {words(found.value)}"
-                f"{f' ({span})' if span else ''}; {model}."
-            )
+            told = self.digits.estimate(found.value, found.low, found.high)
+            text = f"After {self._read()}, the reviewers put the policy at {told}; {model}."
         return f"{text} {CAVEAT}"
 
     def progress(self) -> str:

@@ -727,7 +727,6 @@ def as_replay(
     discount: float = 1.0,
     censored: str = "continue",
     hazard: ArrayLike | None = None,
-    noise: str | None = None,
 ) -> Replay:
     """Return a Replay as it is, or make one of a log, a model and a target."""
     if not isinstance(question, Replay):
@@ -745,7 +744,6 @@ def as_replay(
             discount=discount,
             censored=censored,
             hazard=hazard,
-            noise=noise,
         )
     given = {
         "model": model,
@@ -758,7 +756,6 @@ def as_replay(
         "discount": None if discount == 1.0 else discount,
         "censored": None if censored == "continue" else censored,
         "hazard": hazard,
-        "noise": noise,
     }
     for name, value in given.items():
         if value is not None:
