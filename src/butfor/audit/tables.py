@@ -293,9 +293,9 @@ def warnings_of(counts: Counts, terminal: str) -> list[str]:
 
 def sampling_notes(replay: Replay) -> list[str]:
     """Return what to know about results that are sampled, in one note; nothing if they are not."""
-    errors = replay.engine.sampling_errors() if replay.sampled else None
-    if errors is None:
+    if not replay.sampled:
         return []
+    errors = replay.particles.sampling_errors()
     return [
         f"This log has too many states to enumerate, so results are means over {DRAWS} draws per "
         "episode. By chance of these draws alone, the standard error of MB is "

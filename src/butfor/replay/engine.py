@@ -72,9 +72,6 @@ class Engine(Protocol):
     def courses(self) -> Floats:
         """Probability of each level at each step, and of each outcome so far."""
 
-    def sampling_errors(self) -> tuple[float, float] | None:
-        """Standard errors, by chance of draws, of the mean of `first_values` and of `outcomes`."""
-
     def unsupported_in_model(self) -> Floats:
         """Probability that a new episode from each start ever uses a pair never seen, [n]."""
 

@@ -128,9 +128,6 @@ class ObservedEngine:
         """Probability of each level at each step, and of each outcome so far."""
         return level_courses(self.replay.steps(probability=True), self.replay.log)
 
-    def sampling_errors(self) -> None:
-        """None: nothing is sampled."""
-
     def outcomes(
         self,
         *,
