@@ -17,7 +17,6 @@ from butfor.evaluate.bootstrap import (
     weight_blocks,
 )
 from butfor.evaluate.crossfit import cross_fitted, evaluate_half, split_halves
-from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_values
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS
 from butfor.evaluate.intervals import LEARNED
@@ -380,7 +379,7 @@ def test_pairs_that_the_log_itself_uses_are_not_unsupported():
 
 def test_overlap_problems_are_visited_states_with_actions_never_taken():
     sample = nobody_follows()
-    missing = warn.facts_of(sample, None, ()).missing
+    missing = warn.never_taken(sample.replay, sample.replay.behavior_table)
     assert missing.tolist() == [0, 1]  # state 2 was reached, never acted in
-    even = EpisodeColumns(sample.replay.ask(target=sample.replay.behavior))
-    assert warn.facts_of(even, None, ()).missing.tolist() == []
+    even = sample.replay.ask(target=sample.replay.behavior)
+    assert warn.never_taken(even, even.behavior_table).tolist() == []

@@ -15,13 +15,13 @@ from butfor.evaluate import refit
 from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.episode_columns import EpisodeColumns
-from butfor.evaluate.estimate import estimate_sums, estimate_values
+from butfor.evaluate.estimate import estimate_sample, estimate_values
 from butfor.evaluate.estimators.columns import GROUPS as OF_SHARDS
 from butfor.evaluate.estimators.columns import Columns, group_of
 from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, ESTIMATORS, OnColumns
 from butfor.evaluate.intervals import BY_MODEL, NOT_REFITTED, ONE
 from butfor.evaluate.refit import group_episodes
-from butfor.evaluate.warn import facts_of
+from butfor.evaluate.warn import never_taken, of_censored, unsupported_mass
 from butfor.random import episode_keys
 from tests.builders import ward_log
 from tests.support import FALSE_ALARM
@@ -145,13 +145,13 @@ def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name)
 def test_groups_of_one_episode_give_the_table_of_the_episodes(sepsis):
     columns = sepsis.sample.columns
     sample = Grouped(sepsis.sample, columns)
-    table = by_name(estimate_sums(sample, groups=sepsis.groups, resamples=RESAMPLES))
+    table = by_name(estimate_sample(sample, groups=sepsis.groups, resamples=RESAMPLES))
     pd.testing.assert_frame_equal(table, sepsis.table, rtol=1e-12, atol=0)
 
 
 def test_values_of_groups_are_those_of_the_episodes(sepsis):
     groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
-    table = by_name(estimate_sums(Grouped(sepsis.sample, groups), groups=sepsis.groups))
+    table = by_name(estimate_sample(Grouped(sepsis.sample, groups), groups=sepsis.groups))
     for name in SUMMED:
         assert abs(table.value[name] - sepsis.table.value[name]) < 1e-12, name
     columns = ["episodes", "effective", "warning"]
@@ -187,7 +187,7 @@ def widths_apart(sepsis, group):
     chance = ndtri(1 - FALSE_ALARM / len(RESAMPLED) / 2)
     allowed = chance * np.sqrt(2 * quantiles + 0.5 / GROUPS) + 0.5 / GROUPS
     groups = group_sums(sepsis.sample.columns, group, GROUPS)
-    table = by_name(estimate_sums(Grouped(sepsis.sample, groups), resamples=RESAMPLES, seed=1))
+    table = by_name(estimate_sample(Grouped(sepsis.sample, groups), resamples=RESAMPLES, seed=1))
     apart = (table.high - table.low) / (sepsis.table.high - sepsis.table.low) - 1
     return apart[RESAMPLED].abs(), allowed
 
@@ -215,7 +215,7 @@ def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
 
 
 def test_without_a_model_learned_again_its_estimates_have_no_interval(sepsis):
-    table = by_name(estimate_sums(Grouped(sepsis.sample, sepsis.sample.columns), resamples=9))
+    table = by_name(estimate_sample(Grouped(sepsis.sample, sepsis.sample.columns), resamples=9))
     printed = np.isfinite(table[["low", "high"]]).all(axis=1)
     assert set(table.index[~printed]) == {"MB", "CF", "MAGIC"}
     assert table.warning[~printed].str.startswith(NOT_REFITTED).all()
@@ -226,7 +226,7 @@ def test_cross_fitted_values_are_averaged_over_splits_and_halves(sepsis, learned
     both = np.random.default_rng(1).normal(scale=0.1, size=(2, 10, 2))
     crossed = CrossFitted(*both, *np.zeros((2, 10, 2)), learned=learned)
     sample = Grouped(sepsis.sample, sepsis.sample.columns)
-    table = by_name(estimate_sums(sample, crossed, sepsis.groups, resamples=20))
+    table = by_name(estimate_sample(sample, crossed, sepsis.groups, resamples=20))
     assert list(table.index) == [*OF_COLUMNS, *CROSS_FITTED]
     for name, values in zip(CROSS_FITTED, both, strict=True):
         assert table.value[name] == pytest.approx(values.mean(), abs=1e-12)
@@ -240,7 +240,7 @@ def test_cross_fitted_values_are_averaged_over_splits_and_halves(sepsis, learned
 def test_one_group_has_no_interval(sepsis):
     group = np.zeros(len(sepsis.sample), np.int64)
     one = Grouped(sepsis.sample, group_sums(sepsis.sample.columns, group, 1))
-    table = estimate_sums(one, resamples=9)
+    table = estimate_sample(one, resamples=9)
     assert table[["low", "high", "low_these", "high_these"]].isna().all(axis=None)
     assert table.warning.str.startswith(ONE).all()
 
@@ -249,7 +249,7 @@ def test_groups_are_checked(sepsis):
     columns = sepsis.sample.columns
     for wrong in ({"interval": "wide"}, {"confidence": 1.0}, {"resamples": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            estimate_sums(Grouped(sepsis.sample, columns), **wrong)
+            estimate_sample(Grouped(sepsis.sample, columns), **wrong)
 
 
 def test_counterfactuals_are_computed_only_for_estimators_that_look_at_them(sepsis, monkeypatch):
@@ -261,25 +261,25 @@ def test_counterfactuals_are_computed_only_for_estimators_that_look_at_them(seps
 
     monkeypatch.setattr(type(asked.engine), "outcomes", refuse)
     ESTIMATORS["WIS"](sample, np.ones((1, len(sample))))
-    assert facts_of(sample, None, ["WIS"]).unsupported == {}
+    assert unsupported_mass(sample, None, ["WIS"]) == {}
     assert np.isnan(sample.logged.counterfactual).all()
     with pytest.raises(AssertionError, match="were computed"):
         ESTIMATORS["CF"](sample, np.ones((1, len(sample))))
 
 
-def test_facts_of_the_ward_log():
+def test_what_warnings_about_the_ward_log_rest_on():
     # returns -1, 1, 0, -1 (spread sqrt(11) / 4), stay 2 breaks off. The target takes a1 in state 0,
     # which was done there, and a0 in state 1, which was not; nothing was decided in state 2
     log = ward_log()
     model = bf.fit_mdp(log)
     target = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
     names = ["Observed", "MB", "CF"]
-    facts = facts_of(EpisodeColumns(bf.Replay(log, model, target)), None, names)
-    assert facts.spread == pytest.approx(11**0.5 / 4)
-    assert (facts.episodes, facts.followers) == (4, 0)
-    assert facts.censored["Observed"].startswith("1 episode stops before the horizon")
-    assert facts.censored["MB"] == ""
-    assert (facts.effective, facts.lowest, facts.highest) == (0.0, -1.0, 1.0)
-    assert facts.missing.tolist() == [1]
-    assert facts.unlogged.tolist() == [1]
-    assert set(facts.unsupported) == {"MB", "CF"}
+    replay = bf.Replay(log, model, target)
+    sample = EpisodeColumns(replay)
+    assert sample.spread == pytest.approx(11**0.5 / 4)
+    assert (sample.episodes, sample.followers, sample.effective) == (4, 0, 0.0)
+    assert of_censored("Observed", sample).startswith("1 episode stops before the horizon")
+    assert of_censored("MB", sample) == ""
+    assert never_taken(replay, replay.behavior_table).tolist() == [1]
+    assert never_taken(replay, sample.decisions).tolist() == [1]
+    assert set(unsupported_mass(sample, None, names)) == {"MB", "CF"}

@@ -109,10 +109,9 @@ class Audit(Printed):
         weighted = () if CONTINUED in found.index else ("WIS",)
         rows = found.loc[[n for n in (*RECORDS, *weighted, *fresh) if n in found.index]]
         digits = digits_for(rows["value"], rate=self.is_rate)
-        spans = [digits.span(row.low, row.high) for row in rows.itertuples()]
         return {
-            str(row.Index): f"{digits.value(row.value)}{f' ({span})' * bool(span)}"
-            for row, span in zip(rows.itertuples(), spans, strict=True)
+            str(row.Index): digits.estimate(row.value, row.low, row.high)
+            for row in rows.itertuples()
         }
 
     @property
@@ -139,18 +138,16 @@ class Audit(Printed):
         if censored or not outcomes or not self.meta.counts.episodes:
             return Scale(digits)
         table = self.outcome_table(expected=True) / self.meta.counts.episodes
-        recorded, shares = table.sum(axis=1), {REPLAYED: table.sum(axis=0)}
+        shares = {REPLAYED: table.sum(axis=0), OBSERVED: table.sum(axis=1)}
         for source, known in ((CONTINUED, continued), (FRESH, self.meta.fresh_chances)):
             if known is not None:
                 shares[source] = pd.Series(known, self.meta.outcome_names)
-        if continued is None:
-            shares[OBSERVED] = recorded
+        ends = shares.keys() - ({OBSERVED} if continued else ())  # what is recorded may have none
         named = [outcomes[0].name, outcomes[-1].name]
-        if len(outcomes) <= 2 and max(share[self.meta.none] for share in shares.values()) < SAME:
+        if len(outcomes) <= 2 and max(shares[source][self.meta.none] for source in ends) < SAME:
             bad = [outcome.name for outcome in outcomes if outcome.bad]
             named = bad[:1] or named[1:]  # the other one is the rest
         named = list(dict.fromkeys(named))
-        shares[OBSERVED] = recorded
         chances = {source: share[named].tolist() for source, share in shares.items()}
         return Scale(digits, named, chances)
 

@@ -63,15 +63,6 @@ class ExactSums:
             raise ValueError(f"group at {wrong} is {where[wrong]}, outside 0..{groups - 1}")
         kernels.add_exactly(where, rows.view(np.int64), self.limbs, LOWEST[size])
 
-    def merge(self, other: ExactSums) -> None:
-        """Add the sums of another object."""
-        if self.limbs.shape != other.limbs.shape:
-            raise ValueError(
-                f"sums of shapes {self.limbs.shape} and {other.limbs.shape} cannot be merged; make "
-                "both for the same groups and columns"
-            )
-        self.add_packed(**other.packed())
-
     def add_packed(
         self, shape: NDArray[np.int64], place: NDArray[np.int64], value: NDArray[np.int64]
     ) -> None:

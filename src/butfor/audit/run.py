@@ -28,7 +28,7 @@ from butfor.audit.meta import (
 from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
 from butfor.audit.observed_steps import step_table
-from butfor.audit.sampling import FLAGS, flag_notes, select
+from butfor.audit.sampling import FLAGS, check_sizes, flag_notes, select
 from butfor.audit.settings import LEARNED_HERE
 from butfor.audit.show import show
 from butfor.audit.tables import (
@@ -41,7 +41,6 @@ from butfor.audit.tables import (
     warnings_of,
     with_credible,
 )
-from butfor.checks import MOST_EPISODES, check_whole
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.table import check_model
 from butfor.evaluate.episode_columns import EpisodeColumns
@@ -145,11 +144,7 @@ def run_audit(
         Called with (done, total) in each stage; a `Stages` is also told their names.
     """
     started = time.perf_counter()
-    check_whole(flags, "flags", 0, "a whole number", MOST_EPISODES)
-    if review_size is not None:
-        check_whole(review_size, "review_size", 0, "a whole number", MOST_EPISODES)
-    if intervals is not None:
-        check_whole(intervals, "intervals", 0, "a whole number")
+    check_sizes(flags, review_size, intervals)
     check_seed(seed)
     asked = as_replay(
         episodes,

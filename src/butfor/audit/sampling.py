@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.meta import SamplingDesign, Stratum
+from butfor.checks import MOST_EPISODES, check_whole
 from butfor.replay.outcomes import Counterfactuals, rank_flags, round_sizes
 from butfor.types import Floats, Keys
 
@@ -33,6 +34,15 @@ THIRDS = 3
 SHIFT = 42  # bits of a size that its bin leaves out: bins are a thousandth of their size wide
 BINS = 2 ** (63 - SHIFT)
 SMALLEST = 1e-9  # of the sizes other than 0
+
+
+def check_sizes(flags: int, review_size: int | None, intervals: int | None) -> None:
+    """Refuse numbers of episodes to flag, to review and to compute intervals of."""
+    check_whole(flags, "flags", 0, "a whole number", MOST_EPISODES)
+    if review_size is not None:
+        check_whole(review_size, "review_size", 0, "a whole number", MOST_EPISODES)
+    if intervals is not None:
+        check_whole(intervals, "intervals", 0, "a whole number")
 
 
 def review_total(flags: int, review_size: int | None) -> int:

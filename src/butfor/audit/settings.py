@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from butfor.audit.sampling import FLAGS
-from butfor.checks import MOST_EPISODES, check_choice, check_pseudo_count, check_whole
+from butfor.audit.sampling import FLAGS, check_sizes
+from butfor.checks import check_choice, check_pseudo_count, check_whole
 from butfor.evaluate.rehearsal import Part, can_rehearse
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
@@ -107,12 +107,8 @@ class AuditSettings(Printed):
         check_choice(self.mechanism, "mechanism", tuple(MECHANISMS))
         check_choice(self.action_noise, "action_noise", ACTION_NOISES)
         check_choice(self.detail, "detail", (FULL, SUMMARY, AUTO))
-        check_whole(self.flags, "flags", 0, "a whole number", MOST_EPISODES)
-        if self.review_size is not None:
-            check_whole(self.review_size, "review_size", 0, "a whole number", MOST_EPISODES)
+        check_sizes(self.flags, self.review_size, self.intervals)
         check_whole(self.draws, "draws", 0, "a whole number")
-        if self.intervals is not None:
-            check_whole(self.intervals, "intervals", 0, "a whole number")
         if self.models is not None:
             check_whole(self.models, "models", 0, "a whole number", MOST_MODELS)
         check_seed(self.seed)

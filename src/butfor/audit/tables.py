@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -177,13 +177,18 @@ def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
     """
     levels = [(v.name, level) for v in log.state_variables for level in v.levels]
     ends = [("", outcome.name) for outcome in log.outcomes]
-    columns = pd.MultiIndex.from_tuples([*levels, *ends], names=["variable", "level"])
-    parts: list[pd.DataFrame] = []
-    ids, place = log.id[:0], np.empty((0, 1, len(columns)))
-    if replay is not None:
-        ids, place = replay.log.id, replay.courses()
-        if replay.hidden:
-            parts = hidden_courses(replay)
+    if replay is None:
+        return _course_rows(log.id[:0], np.empty((0, 1, len(levels) + len(ends))), [*levels, *ends])
+    courses = _course_rows(replay.log.id, replay.courses(), [*levels, *ends])
+    parts = hidden_courses(replay) if replay.hidden else []
+    return pd.concat([courses, *parts], ignore_index=True) if parts else courses
+
+
+def _course_rows(
+    ids: NDArray[Any], place: Floats, levels: Sequence[tuple[str, str]]
+) -> pd.DataFrame:
+    """Return one row per probability [n, H + 1, levels] above 0; levels have their variables."""
+    columns = pd.MultiIndex.from_tuples(levels, names=["variable", "level"])
     episode, step, column = np.nonzero(place > 0)
     courses = pd.DataFrame(
         {
@@ -195,7 +200,7 @@ def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
         }
     )
     courses["world"] = "target"
-    return pd.concat([courses, *parts], ignore_index=True) if parts else courses
+    return courses
 
 
 def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
@@ -217,26 +222,15 @@ def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
 
 def hidden_courses(replay: Replay) -> list[pd.DataFrame]:
     """Return the rows of `courses` about hidden variables: under the target, and as observed."""
-    log, model = replay.log, replay.pomdp
+    model = replay.pomdp
     latent = replay.steps(probability=True).latent
     assert latent is not None
     parts = []
     for variable in model.hidden_variables:
         level = unravel(model.state_variables, np.arange(model.n_states))[variable.name]
         table = latent @ np.eye(len(variable.levels))[level]
-        episode, step, code = np.nonzero(table > 0)
-        parts.append(
-            pd.DataFrame(
-                {
-                    "id": log.id[episode],
-                    "step": step,
-                    "variable": variable.name,
-                    "level": np.array(variable.levels, dtype=object)[code],
-                    "probability": table[episode, step, code],
-                    "world": "target",
-                }
-            )
-        )
+        levels = [(variable.name, level) for level in variable.levels]
+        parts.append(_course_rows(replay.log.id, table, levels))
     if parts:
         happened = replay.posterior().frame()
         parts.append(happened.assign(world="observed"))
@@ -299,9 +293,9 @@ def warnings_of(counts: Counts, terminal: str) -> list[str]:
 
 def sampling_notes(replay: Replay) -> list[str]:
     """Return what to know about results that are sampled, in one note; nothing if they are not."""
-    errors = replay.engine.sampling_errors() if replay.sampled else None
-    if errors is None:
+    if not replay.sampled:
         return []
+    errors = replay.particles.sampling_errors()
     return [
         f"This log has too many states to enumerate, so results are means over {DRAWS} draws per "
         "episode. By chance of these draws alone, the standard error of MB is "

@@ -37,16 +37,14 @@ def agreement(
     with exit_on_error():
         folder = reviews if reviews.is_dir() else audit
         known = None if folder is None else load_for_readers(folder)
-        expected = None
-        if known is None:
-            found = agreement_of_export(reviews)
-        elif reviews.is_dir():
+        expected: dict[str, Any] | None = None
+        if known is not None and reviews.is_dir():
             with open_copy(find_reviews(reviews)) as store:
                 expected = experts_view(view_experts(known, store), known)
                 given = rename(store.reviews(run_id(known)), store.pseudonyms())
             found = {run_id(known): agreement_between(given)}
         else:
-            expected = experts_view(view_experts(known, reviews), known)
+            expected = None if known is None else experts_view(view_experts(known, reviews), known)
             found = agreement_of_export(reviews)
     if as_json:
         content: dict[str, Any] = {run: asdict(measured) for run, measured in found.items()}

@@ -185,7 +185,7 @@ def audit(
                     overwrite=overwrite,
                     progress=show,
                 )
-        compared = compare_written(folders, out, overwrite) if len(folders) > 1 else None
+        compared = compare_written(folders, out, overwrite)[0] if len(folders) > 1 else None
     if as_json:
         each = {name: audit_as_json(found[name], [folder]) for name, folder in folders.items()}
         several = compared is not None and {"audits": each, "policies": records(compared)}

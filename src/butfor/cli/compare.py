@@ -41,9 +41,8 @@ def compare(
         names = policy_names(audits)
         if out is not None:
             check_comparison(out, overwrite=overwrite)
-        found = {name: Audit.load(path) for name, path in zip(names, audits, strict=True)}
-        table, first = compare_audits(found), found[names[0]]
-        written = [] if out is None else write_comparison(table, first, out, overwrite)
+        folders = dict(zip(names, audits, strict=True))
+        table, first, written = compare_written(folders, out, overwrite)
     if as_json:
         print_json({"policies": records(table), "written": [str(path) for path in written]})
         return
@@ -132,9 +131,11 @@ def print_comparison(console: Console, table: pd.DataFrame, audit: Audit) -> Non
     )
 
 
-def compare_written(folders: Mapping[str, Path], out: Path, overwrite: bool) -> pd.DataFrame:
-    """Compare audits that were just written, and write the comparison beside them."""
+def compare_written(
+    folders: Mapping[str, Path], out: Path | None, overwrite: bool
+) -> tuple[pd.DataFrame, Audit, list[Path]]:
+    """Compare audits and write the comparison; return it, the first audit and what was written."""
     audits = {name: Audit.load(path) for name, path in folders.items()}
     table = compare_audits(audits)
-    write_comparison(table, next(iter(audits.values())), out, overwrite)
-    return table
+    first = next(iter(audits.values()))
+    return table, first, [] if out is None else write_comparison(table, first, out, overwrite)

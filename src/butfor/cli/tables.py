@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.measure import Measurement, measure_renderables
 from rich.table import Table
 from rich.text import Text
 
@@ -48,9 +48,9 @@ class FittedTable:
             room = options.max_width - BETWEEN * count + 1
             for longest in range(WHOLE, SHORTEST - 1, -1):
                 texts = [[_shortened(text, longest) for text in c] for c in self.columns[:count]]
-                least = [max(_widest_word(text) for text in column) for column in texts]
-                if sum(least) <= room or count == 1:
-                    yield self._table(texts, _widths(texts, least, room))
+                sizes = [measure_renderables(console, options, column) for column in texts]
+                if sum(size.minimum for size in sizes) <= room or count == 1:
+                    yield self._table(texts, _widths(sizes, room))
                     left_out = [column[0].plain or "the last" for column in self.columns[count:]]
                     if left_out:
                         yield f"(no room for: {', '.join(left_out)}; use a wider terminal)"
@@ -67,31 +67,21 @@ class FittedTable:
         return table
 
 
-def _widths(texts: Sequence[Sequence[Text]], least: Sequence[int], room: int) -> list[int]:
+def _widths(sizes: Sequence[Measurement], room: int) -> list[int]:
     """Return the widths of columns: as wide as their texts, the widest narrowed until all fit."""
-    widths = [max(_widest_line(text) for text in column) for column in texts]
-    while sum(widths) > room and widths != list(least):
+    least, widths = [size.minimum for size in sizes], [size.maximum for size in sizes]
+    while sum(widths) > room and widths != least:
         wide = [width if width > some else 0 for width, some in zip(widths, least, strict=True)]
         widths[wide.index(max(wide))] -= 1
     return widths
 
 
-def _widest_line(text: Text) -> int:
-    return max((cell_len(line) for line in text.plain.splitlines()), default=0)
-
-
-def _widest_word(text: Text) -> int:
-    return max((cell_len(word) for word in text.plain.split()), default=0)
-
-
 def _shortened(text: Text, longest: int) -> Text:
     """Return a text whose words have at most so many characters; numbers stay whole."""
     words = text.plain.split(" ")
-    if all(len(word) <= longest for word in words):
+    kept = [len(word) <= longest or any(map(str.isdigit, word)) for word in words]
+    if all(kept):
         return text
-    short = [w if len(w) <= longest or _has_digit(w) else f"{w[: longest - 1]}." for w in words]
+    known = zip(words, kept, strict=True)
+    short = [word if whole else f"{word[: longest - 1]}." for word, whole in known]
     return Text(" ".join(short), style=text.style)
-
-
-def _has_digit(word: str) -> bool:
-    return any(character.isdigit() for character in word)

@@ -171,7 +171,7 @@ def cohen_kappa(ratings: Ratings, categories: int, weights: Floats) -> Floats:
 
 
 def intraclass_correlation(
-    given: Iterable[tuple[Hashable, float]], *, resamples: int = 2000, seed: int = 0
+    given: Iterable[tuple[Hashable, float]],
 ) -> Measure:
     """Measure how far reviewers agree on a number, such as the chance of an outcome.
 
@@ -192,15 +192,9 @@ def intraclass_correlation(
     twice = int((sums[:, 0] >= 2).sum())
     if twice == 0 or len(sums) < 2:
         return Measure(None, None, None, twice, "too few: no two episodes with two answers")
-    value = float(correlation_of(sums, np.ones((1, len(sums))))[0])
-    if math.isnan(value):
-        return Measure(None, None, None, twice, "undefined: all answers are the same")
-    if twice < FEWEST:
-        note = f"too few: {twice} episodes with two answers, at least {FEWEST} needed"
-        return Measure(value, None, None, twice, note)
+    same = "undefined: all answers are the same"
     once = np.ones(len(sums), np.int64)
-    low, high = _bootstrap(partial(correlation_of, sums), once, resamples, seed)
-    return Measure(value, low, high, twice, "")
+    return _with_interval(partial(correlation_of, sums), once, twice, ("answers", same))
 
 
 def correlation_of(sums: Floats, weights: Floats) -> Floats:
@@ -237,25 +231,34 @@ def _measure(
     if stays == 0:
         return Measure(None, None, None, 0, "too few: no episode has two verdicts")
     kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal rows need computing once
-    value = float(function(kinds, categories, often[None].astype(np.float64))[0])
+    same = "undefined: all verdicts are the same, so chance explains everything"
+    weighed = partial(function, kinds, categories)
+    return _with_interval(weighed, often, stays, ("verdicts", same), resamples, seed)
+
+
+def _with_interval(
+    function: Callable[[Floats], Floats],
+    often: NDArray[np.int64],
+    stays: int,
+    words: tuple[str, str],
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Measure:
+    """Return a function of weights with its percentile interval; `often` counts equal stays.
+
+    The words are what reviewers gave, and the note if the measure is undefined.
+    """
+    what, same = words
+    value = float(function(often[None].astype(np.float64))[0])
     if math.isnan(value):
-        note = "undefined: all verdicts are the same, so chance explains everything"
-        return Measure(None, None, None, stays, note)
+        return Measure(None, None, None, stays, same)
     if stays < FEWEST:
-        note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} needed"
+        note = f"too few: {stays} episodes with two {what}, at least {FEWEST} needed"
         return Measure(value, None, None, stays, note)
-    low, high = _bootstrap(partial(function, kinds, categories), often, resamples, seed)
-    return Measure(value, low, high, stays, "")
-
-
-def _bootstrap(
-    function: Callable[[Floats], Floats], often: NDArray[np.int64], resamples: int, seed: int
-) -> tuple[float, float]:
-    """Return the percentile interval of a function of weights; `often` counts equal stays."""
     n, tail = int(often.sum()), (1 - CONFIDENCE) / 2
     weights = np.random.default_rng(seed).multinomial(n, often / n, size=resamples)
     low, high = np.nanquantile(function(weights.astype(np.float64)), [tail, 1 - tail])
-    return float(low), float(high)
+    return Measure(value, float(low), float(high), stays, "")
 
 
 def _counts(ratings: Ratings, categories: int) -> Floats:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from butfor.checks import check_policy, check_whole
+from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
@@ -52,26 +53,31 @@ class CrossFitted(Printed):
     learned: bool  # whether the log taught the target: it is such a plan, or halves gave others
     chances: Floats | None = None  # [K, 2, O + 1] of outcomes in the model, none last
 
+    @property
+    def by_estimator(self) -> dict[str, tuple[Floats, Floats]]:
+        """Values and unsupported masses of each cross-fitted estimator."""
+        values = self.model_based, self.counterfactual
+        masses = self.unsupported_model_based, self.unsupported_counterfactual
+        return dict(zip(CROSS_FITTED, zip(values, masses, strict=True), strict=True))
+
     @classmethod
     def of(cls, found: Floats, learned: bool, chances: Floats | None = None) -> CrossFitted:
         """Return the numbers of an array, [4, K, 2]."""
         value, counterfactual, *masses = found
         return cls(value, counterfactual, masses[0], masses[1], learned, chances)
 
-    def extend(self, values: Floats, masses: Floats, chances: Floats | None = None) -> CrossFitted:
-        """Add splits without replays, whose values and unsupported masses in the model are given.
+    def extend(self, values: Floats, masses: Floats, chances: Floats | None) -> CrossFitted:
+        """Add splits without replays, given values and unsupported masses in the model.
 
         What replays add to the value of first states, on average, is added in these splits, too.
+        The chances are those of all splits.
         """
         value = np.concatenate([self.model_based, values])
         mass = np.concatenate([self.unsupported_model_based, masses])
         added = (self.counterfactual - self.model_based).mean()
         more = (self.unsupported_counterfactual - self.unsupported_model_based).mean()
         replayed = np.clip(mass + more, 0.0, 1.0)
-        known = None
-        if self.chances is not None and chances is not None:
-            known = np.concatenate([self.chances, chances])
-        return CrossFitted(value, value + added, mass, replayed, self.learned, known)
+        return CrossFitted(value, value + added, mass, replayed, self.learned, chances)
 
     def interval(self, values: Floats, confidence: float) -> tuple[float, float]:
         """Return the interval around the mean of values [K, 2].
@@ -173,11 +179,9 @@ def cross_fitted(
         found.append(replayed or [numbers for *numbers, _ in quick])
         chances.append([chance for *_, chance in quick])
     known = np.array(chances) if chances[0][0] is not None else None
-    first = CrossFitted.of(
-        np.array(found[:1]).transpose(2, 0, 1), changed, None if known is None else known[:1]
-    )
+    first = CrossFitted.of(np.array(found[:1]).transpose(2, 0, 1), changed)
     others = np.array(found[1:]).reshape(-1, 2, 2)
-    return first.extend(others[..., 0], others[..., 1], None if known is None else known[1:])
+    return first.extend(others[..., 0], others[..., 1], known)
 
 
 def evaluate_half(

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces, pieces_of
-from butfor.evaluate.estimators.columns import GROUPS, Columns, group_of
+from butfor.evaluate.estimators.columns import GROUPS, STEPPED, Columns, group_of
 from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
 from butfor.random import shard_keys
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
-from butfor.replay.usual import null_check
+from butfor.replay.usual import null_changes
 from butfor.replay.values import Values
 from butfor.types import Floats, Keys
 
@@ -134,16 +134,9 @@ class EpisodeColumns:
             "counterfactual": np.full(len(self), np.nan),
         }
         if self.replay.hidden:  # no weights: actions may depend on what the log does not record
-            nothing = np.empty((len(self), 0))
-            return Columns(
-                **single,
-                weighted_return=np.full(len(self), np.nan),
-                ratio=nothing,
-                earned=nothing,
-                base=nothing,
-                surprise=nothing,
-                seed=self.seed,
-            )
+            single["weighted_return"] = np.full(len(self), np.nan)
+            stepped = dict.fromkeys(STEPPED, np.empty((len(self), 0)))
+            return Columns(**single, **stepped, seed=self.seed, group=None)
         base, surprise = self._corrections(self.replay.engine.logged_values())
         return Columns(
             **single,
@@ -221,7 +214,8 @@ class EpisodeColumns:
     @cached_property
     def null(self) -> tuple[int, int]:
         """Episodes checked for, and changed by, a policy equal to the behavior."""
-        return null_check(self.replay)
+        changed = null_changes(self.replay)
+        return len(changed), int(changed.sum())
 
     @property
     def counts(self) -> NDArray[np.int64]:

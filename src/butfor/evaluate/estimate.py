@@ -28,9 +28,8 @@ from butfor.evaluate.estimators.table import (
     OnColumns,
     check_names,
 )
-from butfor.evaluate.influence import Influence
 from butfor.evaluate.intervals import BY_MODEL, NONE, Intervals
-from butfor.evaluate.refit import THESE, Groups, group_episodes
+from butfor.evaluate.refit import Groups, group_episodes
 from butfor.evaluate.relearn import relearn_values
 from butfor.evaluate.sample import Sample, continued
 from butfor.hidden.policies import Policy
@@ -193,14 +192,14 @@ def estimate_episodes(
         groups = group_episodes(sample, blend=fixed and "MAGIC" in names)
     table = estimate_sample(
         sample,
-        {name: partial(f, sample) for name, f in functions.items()},
         crossed,
+        groups,
+        plain={name: partial(f, sample) for name, f in functions.items()},
         names=names,
         interval=interval,
         resamples=count,
         confidence=confidence,
         seed=seed,
-        groups=groups,
         truth=None if truth is None else _known_truth(truth, replay),
         relearned=resampled,
         progress=progress,
@@ -208,65 +207,35 @@ def estimate_episodes(
     return table, crossed
 
 
-def estimate_sums(
+def estimate_sample(
     sample: Sample,
     crossed: CrossFitted | None = None,
     groups: Groups | None = None,
     *,
+    plain: Mapping[str, Evaluate] | None = None,
+    names: Sequence[str] | None = None,
     interval: str = "percentile",
     resamples: int = RESAMPLES,
     confidence: float = 0.95,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> pd.DataFrame:
-    """Return the table of `estimate_values` with the estimators that need only columns.
-
-    The rows of the sample may be sums over groups of episodes. Groups are resampled instead of
-    episodes, which gives the same intervals, up to chance, if episodes were assigned to groups at
-    random.
-    """
-    functions = {name: f for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
-    if not continued(sample):
-        del functions[CONTINUED]
-    return estimate_sample(
-        sample,
-        {name: partial(f, sample) for name, f in functions.items()},
-        crossed,
-        names=(*functions, *(() if crossed is None else CROSS_FITTED)),
-        interval=interval,
-        resamples=resamples,
-        confidence=confidence,
-        seed=seed,
-        groups=groups,
-        progress=progress,
-    )
-
-
-def estimate_sample(
-    sample: Sample,
-    plain: Mapping[str, Evaluate],
-    crossed: CrossFitted | None,
-    *,
-    names: Sequence[str],
-    interval: str,
-    resamples: int,
-    confidence: float,
-    seed: int,
-    groups: Groups | None = None,
     truth: Floats | float | None = None,
     relearned: Mapping[str, Floats] | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Return the named estimates with intervals, sizes and warnings.
+    """Return the named estimates, by default all, with intervals, sizes and warnings.
+
+    The rows of the sample may be sums over groups of episodes. Groups are resampled instead of
+    episodes, which gives the same intervals, up to chance, if episodes were assigned to groups at
+    random.
 
     Parameters
     ----------
-    plain
-        The estimators that are not cross-fitted.
     crossed : optional
         Cross-fitted values by split and half.
     groups : optional
         What learns the model again, for the intervals of MB, CF and MAGIC.
+    plain : optional
+        The estimators that are not cross-fitted; by default those that need only columns.
     truth : optional
         Returns under the target in the world that produced the log, [m], or its exact value there.
     relearned : optional
@@ -278,8 +247,12 @@ def estimate_sample(
     rows = len(sample)
     influences = {} if groups is None else groups.influences()
     intervals = Intervals(sample, crossed, influences, interval, confidence, relearned is not None)
-    known = [*plain, *(() if crossed is None else CROSS_FITTED)]
-    explain, sizes = warn.about(sample, crossed, known, truth, intervals.reasons)
+    if plain is None:
+        plain = {
+            name: partial(f, sample)
+            for name, f in ESTIMATORS.items()
+            if isinstance(f, OnColumns) and (name != CONTINUED or continued(sample))
+        }
     resampled = relearned
     if resampled is None:
         needed = {name: f for name, f in plain.items() if intervals.bootstraps(name)}
@@ -290,32 +263,16 @@ def estimate_sample(
     for name, evaluate in plain.items():
         value = float(evaluate(np.ones((1, rows)))[0])
         found[name] = (value, *intervals.plain(name, value, evaluate, resampled.get(name)))
-    if crossed is not None:
-        for name, values, mass in zip(
-            CROSS_FITTED,
-            (crossed.model_based, crossed.counterfactual),
-            (crossed.unsupported_model_based, crossed.unsupported_counterfactual),
-            strict=True,
-        ):
-            ends = intervals.cross_fitted(name, values, mass)
-            found[name] = (float(values.mean()), *ends)
-    if truth is not None and "True" in names:
+    for name, (values, mass) in ({} if crossed is None else crossed.by_estimator).items():
+        found[name] = (float(values.mean()), *intervals.cross_fitted(name, values, mass))
+    if truth is not None:
         found["True"] = _true_interval(truth, resamples, seed, interval, confidence)
-    warnings = explain(found, resampled)
-    these = _these(intervals, found, influences)
-    table = [
-        (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name]) for name in names
-    ]
+    warnings = warn.explain(sample, crossed, intervals.reasons, found, resampled)
+    table = []
+    for name in found if names is None else names:
+        numbers = *found[name], *intervals.these(name, found[name][0])
+        table.append((name, *numbers, *warn.sizes(name, sample, truth), warnings[name]))
     return Table(table, columns=COLUMNS)
-
-
-def _these(
-    intervals: Intervals, found: Mapping[str, warn.Found], influences: Mapping[str, Influence]
-) -> dict[str, tuple[float, float]]:
-    """Return the interval of CF that is about these episodes only."""
-    if "CF" not in found or THESE not in influences or "CF" in intervals.reasons:
-        return {}
-    return {"CF": intervals.these(found["CF"][0], influences[THESE])}
 
 
 def _known_truth(truth: Episodes | float, replay: Replay) -> Floats | float:

@@ -23,6 +23,7 @@ from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.estimators.table import CONTINUED, OBSERVED, RECORDS
 from butfor.evaluate.finding import LEARNED
 from butfor.evaluate.influence import Influence
+from butfor.evaluate.refit import THESE
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import WEIGHTED
 from butfor.models.factored import FactoredModel
@@ -95,9 +96,11 @@ class Intervals:
         low, high = self.crossed.interval(values, self.confidence)
         return self._within(name, (low, high), float(unsupported.mean()))
 
-    def these(self, value: float, influence: Influence) -> tuple[float, float]:
-        """Return the interval of the mean counterfactual return of these very episodes."""
-        return self._within("CF", influence.interval(value, self.confidence))
+    def these(self, name: str, value: float) -> tuple[float, float]:
+        """Return the interval of an estimate that is about these very episodes: only CF has one."""
+        if name != "CF" or THESE not in self.influences or name in self.reasons:
+            return NONE
+        return self._within(name, self.influences[THESE].interval(value, self.confidence))
 
     @cached_property
     def given(self) -> bool:

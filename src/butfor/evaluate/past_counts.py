@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable
+from butfor.models.fit import destinations
 
 Whole = NDArray[np.int64]
 LEVEL = 32  # first bit of the number of a variable; the rest is its level
@@ -30,12 +31,9 @@ class PastCounts:
     @classmethod
     def of_log(cls, log: Episodes) -> PastCounts:
         """Count a log in memory, whose states can be enumerated."""
-        follows = log.next_state.astype(np.int64)
-        ended = log.outcome >= 0
-        follows[log.offsets[1:][ended] - 1] = log.n_states + log.outcome[ended]
         pair = log.state.astype(np.int64) * log.n_actions + log.action
         size = log.n_states + len(log.outcomes)
-        kinds, kind = np.unique(pair * size + follows, return_inverse=True)
+        kinds, kind = np.unique(pair * size + destinations(log, "visits"), return_inverse=True)
         entry, past, number = count_past(log, kind)
         pair, follows = np.divmod(kinds[entry], size)
         state, action = np.divmod(pair, log.n_actions)

@@ -25,7 +25,7 @@ from butfor.models.policies import behavior_of
 from butfor.models.reweight import reweighting
 from butfor.random import episode_keys
 from butfor.replay.replay import Replay
-from butfor.types import Floats, Progress
+from butfor.types import Floats
 
 THESE = "these"  # CF with the episodes held fixed
 GROUPS = 50  # with so many, intervals are up to 7% wider than with any number of them
@@ -45,7 +45,7 @@ class Groups:
     # MAGIC in a model with weights [G] on the groups, if that is possible
     blend: Callable[[Learned, Floats], float] | None = None
 
-    def influences(self, progress: Progress | None = None) -> dict[str, Influence]:
+    def influences(self) -> dict[str, Influence]:
         """Compute the influence of each group on MB, CF, CF of these episodes, and MAGIC.
 
         The mean counterfactual return of a log, in the model learned from it, is the value of the
@@ -64,8 +64,6 @@ class Groups:
             weights[group] -= LESS
             for name, value in self._evaluate(self.again(group), weights, group).items():
                 found[name][group] = (base[name] - value) / LESS
-            if progress is not None:
-                progress(group + 1, count)
         own = (self.replayed - episodes * self.replayed.sum() / episodes.sum()) / episodes.sum()
         found["CF"] = found["MB"]
         if not self.replay.factors:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,67 +41,9 @@ LEFT_OUT = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """The numbers that warnings about estimates are based on."""
-
-    episodes: int
-    censored: Mapping[str, str]  # what is assumed about episodes that stop early, by estimate
-    spread: float  # standard deviation of the returns
-    followers: int  # episodes in which the target might have taken every action
-    effective: float  # effective sample size of the final weights, (sum w)^2 / sum w^2
-    missing: NDArray[np.int64]  # visited states where the behavior never does what the target does
-    unlogged: NDArray[np.int64]  # visited states where the log lacks an action of the target
-    unsupported: Mapping[str, float]  # mean unsupported mass of each MB and CF estimator
-    lowest: float  # reward of the worst outcome
-    highest: float  # reward of the best outcome
-
-
-def about(
+def explain(
     sample: Sample,
     crossed: CrossFitted | None,
-    names: Collection[str],
-    truth: Floats | float | None,
-    reasons: Mapping[str, str],
-) -> tuple[
-    Callable[[Mapping[str, Found], Mapping[str, Floats]], dict[str, str]],
-    Callable[[str], tuple[int, float]],
-]:
-    """Return the functions that give the warnings and the sizes of the named estimates.
-
-    `reasons` why estimates have no interval may be filled in later.
-    """
-    if sample.replay.hidden:
-        said = {name: of_censored(name, sample) for name in names}
-        said["CF"] = of_consistency(sample)
-        return (
-            lambda found, _: {name: said.get(name, "") for name in found},
-            partial(sizes, facts=None, truth=truth, episodes=len(sample)),
-        )
-    facts = facts_of(sample, crossed, names)
-    return partial(explain, facts, reasons), partial(sizes, facts=facts, truth=truth)
-
-
-def facts_of(sample: Sample, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
-    """Compute what warnings about the named estimates are based on."""
-    replay = sample.replay
-    rewards = [outcome.reward for outcome in replay.model.outcomes] or [0.0]
-    return Facts(
-        episodes=sample.episodes,
-        spread=sample.spread,
-        censored={name: of_censored(name, sample) for name in names},
-        followers=sample.followers,
-        effective=sample.effective,
-        missing=_missing(replay, replay.behavior_table),
-        unlogged=_missing(replay, sample.decisions),
-        unsupported=_unsupported(sample, crossed, names),
-        lowest=min(rewards),
-        highest=max(rewards),
-    )
-
-
-def explain(
-    facts: Facts,
     reasons: Mapping[str, str],
     found: Mapping[str, Found],
     resampled: Mapping[str, Floats],
@@ -112,40 +52,44 @@ def explain(
 
     `reasons` say why an estimate has no interval.
     """
+    replay = sample.replay
+    if replay.hidden:
+        return {n: of_consistency(sample) if n == "CF" else of_censored(n, sample) for n in found}
+    missing = never_taken(replay, replay.behavior_table)
+    unlogged = never_taken(replay, sample.decisions)
+    unsupported = unsupported_mass(sample, crossed, found)
+    rewards = [outcome.reward for outcome in replay.model.outcomes] or [0.0]
     explained = {}
     for name in found:
         said = []
         reason = reasons.get(name, "")
-        sized = "effective" in reason and facts.followers > 0  # the reason says how few
+        sized = "effective" in reason and sample.followers > 0  # the reason says how few
         if name != "True":
             said = [
                 reason,
-                of_weights(name, facts) if not sized else "",
-                of_overlap(name, facts.unlogged if name == "FQE" else facts.missing),
-                facts.censored.get(name, ""),
+                of_weights(name, sample) if not sized else "",
+                of_overlap(name, unlogged if name == "FQE" else missing),
+                of_censored(name, sample),
                 of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
-                of_unsupported(name, facts),
+                of_unsupported(name, unsupported),
                 of_outside(found[name]),
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:
-            rule = facts.unsupported[name] * (facts.highest - facts.lowest)
-            said.append(of_luck(found[name], found[plain], facts.spread, rule))
+            rule = unsupported[name] * (max(rewards) - min(rewards))
+            said.append(of_luck(found[name], found[plain], sample.spread, rule))
         explained[name] = "; ".join(sentence for sentence in said if sentence)
     return explained
 
 
-def sizes(
-    name: str, facts: Facts | None, truth: Floats | float | None, episodes: int = 0
-) -> tuple[int, float]:
+def sizes(name: str, sample: Sample, truth: Floats | float | None) -> tuple[int, float]:
     """Number of episodes with weight, and effective sample size (sum w)^2 / sum w^2."""
     if name == "True":
         count = len(truth) if isinstance(truth, np.ndarray) else 0
         return count, float(count) if count else float("nan")
-    if facts is not None and name in WEIGHTED:
-        return facts.followers, facts.effective
-    count = episodes if facts is None else facts.episodes
-    return count, float(count)
+    if name in WEIGHTED:
+        return sample.followers, sample.effective
+    return sample.episodes, float(sample.episodes)
 
 
 def of_consistency(sample: Sample) -> str:
@@ -175,11 +119,11 @@ def consistency(replay: Replay) -> float:
     return float(gap.mean() / (gap.std(ddof=1) / len(gap) ** 0.5))
 
 
-def of_weights(name: str, facts: Facts) -> str:
+def of_weights(name: str, sample: Sample) -> str:
     """Warn if an estimate rests on few episodes."""
     if name not in WEIGHTED:
         return ""
-    n, followers, effective = facts.episodes, facts.followers, facts.effective
+    n, followers, effective = sample.episodes, sample.followers, sample.effective
     if followers == 0:
         return f"no episode follows the policy to its end: {NOBODY[name]}"
     if effective >= min(FEW, n / 2):
@@ -242,11 +186,11 @@ def of_outside(found: Found) -> str:
     )
 
 
-def of_unsupported(name: str, facts: Facts) -> str:
+def of_unsupported(name: str, unsupported: Mapping[str, float]) -> str:
     """Warn if much of the probability passes through pairs never seen."""
     if not name.startswith(("MB", "CF")):
         return ""
-    share = facts.unsupported[name]
+    share = unsupported[name]
     if not share >= SMALL_MASS:
         return "" if np.isfinite(share) else "one episode cannot be split into halves"
     where = "evaluating half" if name.endswith("(cross-fitted)") else "log"
@@ -277,7 +221,7 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
     )
 
 
-def _missing(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
+def never_taken(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
     """Visited states in which the target may take an action that was never taken there.
 
     `taken` [S, A] is the number or the probability of each action.
@@ -287,14 +231,12 @@ def _missing(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
     return np.flatnonzero(visited & ((replay.target_table > 0) & (taken == 0)).any(axis=1))
 
 
-def _unsupported(
+def unsupported_mass(
     sample: Sample, crossed: CrossFitted | None, names: Collection[str]
 ) -> dict[str, float]:
     """Mean probability of ever using a pair never seen, for each MB and CF estimator."""
-    mass: dict[str, float] = {}
-    if crossed is not None:
-        mass["MB (cross-fitted)"] = float(crossed.unsupported_model_based.mean())
-        mass["CF (cross-fitted)"] = float(crossed.unsupported_counterfactual.mean())
+    known = {} if crossed is None else crossed.by_estimator
+    mass = {name: float(unsupported.mean()) for name, (_, unsupported) in known.items()}
     for kind, attribute in (("MB", "unsupported_in_model"), ("CF", "unsupported")):
         mine = [name for name in names if name.startswith(kind) and name not in mass]
         if mine:  # only then, because it takes a pass over all episodes

@@ -72,6 +72,11 @@ class Digits:
         known = math.isfinite(low) and math.isfinite(high)
         return f"{self.value(low)} to {self.value(high)}" if known else ""
 
+    def estimate(self, value: float, low: float, high: float) -> str:
+        """Return a number and its interval, if it has one."""
+        span = self.span(low, high) if math.isfinite(value) else ""
+        return f"{self.value(value)}{f' ({span})' * bool(span)}"
+
     def gap_span(self, low: float, high: float) -> str:
         """Return an interval of differences; nothing if there is none."""
         known = math.isfinite(low) and math.isfinite(high)

@@ -97,11 +97,8 @@ class _Words:
                 f"{self._answers()}; {model}."
             )
         else:
-            span = self.digits.span(found.low, found.high)
-            text = (
-                f"After {self._read()}, the reviewers put the policy at {words(found.value)}"
-                f"{f' ({span})' if span else ''}; {model}."
-            )
+            told = self.digits.estimate(found.value, found.low, found.high)
+            text = f"After {self._read()}, the reviewers put the policy at {told}; {model}."
         return f"{text} {CAVEAT}"
 
     def progress(self) -> str:
@@ -232,9 +229,7 @@ def _span(low: float, high: float, words: Callable[[float], str]) -> str:
 def _measure(found: Measure) -> str:
     if found.value is None:
         return ""
-    text = f"{found.value:.2f}".replace("-", "\N{MINUS SIGN}")
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ({_span(found.low, found.high, lambda v: f'{v:.2f}')})".replace(
-        "-", "\N{MINUS SIGN}"
-    )
+    span = ""
+    if found.low is not None and found.high is not None:
+        span = f" ({_span(found.low, found.high, lambda v: f'{v:.2f}')})"
+    return f"{found.value:.2f}{span}".replace("-", "\N{MINUS SIGN}")

@@ -32,7 +32,7 @@ from butfor.replay.values import Values
 from butfor.types import Floats, Progress
 
 if TYPE_CHECKING:
-    from butfor.replay.replay import Replay
+    pass
 
 Model = TabularMDP | TabularPOMDP | FactoredModel
 NOISES = ("variables", "state")
@@ -71,9 +71,6 @@ class Engine(Protocol):
 
     def courses(self) -> Floats:
         """Probability of each level at each step, and of each outcome so far."""
-
-    def sampling_errors(self) -> tuple[float, float] | None:
-        """Standard errors, by chance of draws, of the mean of `first_values` and of `outcomes`."""
 
     def unsupported_in_model(self) -> Floats:
         """Probability that a new episode from each start ever uses a pair never seen, [n]."""
@@ -155,11 +152,6 @@ def check_durations(episodes: Episodes, model: Any, horizon: int) -> None:
         )
 
 
-def make_engine(replay: Replay) -> Engine:
-    """Return the engine that answers a question."""
-    return engine_of(replay.model, replay.noise, replay.episodes)(replay)
-
-
 def noise_of(model: Any, noise: str | None) -> str:
     """Return what noise belongs to: as given, or else what is usual for this kind of model."""
     factored = isinstance(model, FactoredModel)
@@ -171,16 +163,6 @@ def noise_of(model: Any, noise: str | None) -> str:
             "FactoredModel, or leave noise out"
         )
     return noise
-
-
-def noise_for(model: Any, other: Any, noise: str) -> str | None:
-    """Return the noise to ask for with another model; None: what is usual for its kind."""
-    return noise if type(model) is type(other) else None
-
-
-def factors_of(model: Any) -> tuple[AnyFactor, ...]:
-    """Return the factors of a model; none if it is not factored."""
-    return model.factors if isinstance(model, FactoredModel) else ()
 
 
 def known_cases(model: Any) -> Floats:

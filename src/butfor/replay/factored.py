@@ -23,9 +23,8 @@ from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
 from butfor.models.factored import END, NEXT, AnyFactor, FactoredModel
 from butfor.models.learners import Codes
 from butfor.models.mdp import TabularMDP
-from butfor.replay.bounds import Bounds
 from butfor.replay.observed import MOST_TABLED, ObservedEngine, dynamics_of
-from butfor.types import Floats, Progress
+from butfor.types import Floats
 
 if TYPE_CHECKING:
     from butfor.replay.replay import Replay
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 
 class FactoredEngine(ObservedEngine):
     """Answers a `Replay` whose model is a `FactoredModel`, with noise per variable."""
+
+    tight = False
 
     def __init__(self, replay: Replay) -> None:
         self.factored: FactoredModel = replay.factored
@@ -46,13 +47,11 @@ class FactoredEngine(ObservedEngine):
         check_factored_log(episodes, model)
         return ObservedEngine.check(episodes, model.tabular(), target, behavior)
 
-    def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
-        """Bound each episode variable by variable and step by step, backwards."""
-        # independent noise reaches every state that any mechanism can reach
+    @property
+    def bounded(self) -> kernels.Problem:
+        """The problem with all that any mechanism can reach, as independent noise does."""
         reaching = couple_factors(Independent(), self._tables, self._factors)
-        return self._bounds(
-            self.problem._replace(coupling=reaching), False, threads=threads, progress=progress
-        )
+        return self.problem._replace(coupling=reaching)
 
     def refuse(self, step: int) -> None:
         """Raise an error about a step that a kernel found impossible; -1: there is none."""

@@ -105,9 +105,6 @@ class HiddenEngine:
         """Probability of each level of the observation at each step, and of each outcome so far."""
         return level_courses(self.replay.steps(probability=True), self.replay.log)
 
-    def sampling_errors(self) -> None:
-        """None: not estimated."""
-
     def unsupported_in_model(self) -> Floats:
         """Zero, [n]: a model with a hidden state is given whole, so no row is made up."""
         return np.zeros(len(self.replay.log))

@@ -56,12 +56,19 @@ class Prepared(NamedTuple):
     outcomes: Floats  # [H + 1, S, O + 1]
     spaces: list[kernels.Work]  # free ones, of any log
 
+    def judged(self, discounts: Floats) -> kernels.Judged:
+        """Return room for what a pass finds, with the values that it needs."""
+        count, ends = len(self.problem.log.start), self.outcomes.shape[2]
+        room = np.zeros((count, ends)), np.zeros(count)
+        return kernels.Judged(discounts, self.values, self.outcomes, *room)
+
 
 class ObservedEngine:
     """Answers a `Replay` whose model is a `TabularMDP`."""
 
     hidden = False
     drawn = False  # outcomes are exact, never shares of draws
+    tight = True  # bounds of a single step are not conservative
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
@@ -121,9 +128,6 @@ class ObservedEngine:
         """Probability of each level at each step, and of each outcome so far."""
         return level_courses(self.replay.steps(probability=True), self.replay.log)
 
-    def sampling_errors(self) -> None:
-        """None: nothing is sampled."""
-
     def outcomes(
         self,
         *,
@@ -180,19 +184,14 @@ class ObservedEngine:
             self.model, self.policy, horizon=self.replay.horizon, made_up=self._made_up
         )[self.replay.log.first_state]
 
+    @property
+    def bounded(self) -> kernels.Problem:
+        """The problem with all that any mechanism can reach."""
+        return self.problem
+
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
         """Bound each episode step by step, backwards, over every coupling of the rows."""
-        return self._bounds(self.problem, True, threads=threads, progress=progress)
-
-    def _bounds(
-        self,
-        problem: kernels.Problem,
-        tight: bool,
-        *,
-        threads: int | None,
-        progress: Progress | None,
-    ) -> Bounds:
-        values, outcomes = self.values
+        problem, (values, outcomes) = self.bounded, self.values
         count, quantities = len(self.replay.log), outcomes.shape[2] + 1
         found = np.empty((count, 4 * quantities))
         free: list[kernels.BoundSpace] = []
@@ -214,7 +213,7 @@ class ObservedEngine:
             probability=table[:, :, 1:],
             usual_return=self.replay.usual_return,
             outcome_names=self.replay.log.outcome_names,
-            tight=tight,
+            tight=self.tight,
         )
 
     def draws(
@@ -312,7 +311,24 @@ class ObservedEngine:
 
     def refuse(self, step: int) -> None:
         """Raise an error about a step that a kernel found impossible; -1: there is none."""
-        _refuse_impossible(step, self.replay.log, self.model)
+        if step < 0:
+            return
+        log, model = self.replay.log, self.model
+        state, action = int(log.state[step]), int(log.action[step])
+        reached = int(destinations(log, model.terminal)[step])
+        if reached not in model.row(state, action):
+            place = f"state {reached}"
+            if reached >= log.n_states:
+                place = f"outcome {log.outcomes[reached - log.n_states].name!r}"
+            raise ValueError(
+                f"{log.place(step)} goes from state {state} by action {action} to {place}, which "
+                "the model gives probability 0; fit the model to these episodes, or use "
+                "fit_mdp(prior=...)"
+            )
+        raise ValueError(
+            f"{log.place(step)} takes action {action} in state {state}, which the behavior policy "
+            "gives probability 0; leave behavior out to estimate it from the log"
+        )
 
     def with_model(self, model: TabularMDP) -> Self:
         """Return the engine of the same question with another model of the same size."""
@@ -326,17 +342,13 @@ class ObservedEngine:
         progress: Progress | None,
     ) -> tuple[Floats, Floats]:
         """Push the state distribution of each episode through its chain."""
-        problem, values, outcomes, spaces = prepared
-        count = len(problem.log.start)
-        judged = kernels.Judged(
-            self.discounts, values, outcomes, np.zeros((count, outcomes.shape[2])), np.zeros(count)
-        )
+        problem, judged = prepared.problem, prepared.judged(self.discounts)
         self.run(
             lambda first, last, work: kernels.exact_outcomes(
                 first, last, problem, work, judged, negligible
             ),
             problem=problem,
-            spaces=spaces,
+            spaces=prepared.spaces,
             threads=threads,
             progress=progress,
         )
@@ -353,17 +365,11 @@ class ObservedEngine:
         replay = self.replay
         size = (len(replay.log), replay.horizon)
         check_room(size, f"{len(replay.log):,} episodes of up to {replay.horizon:,} steps")
-        problem, values, outcomes, spaces = self._prepare(model)
+        prepared = self._prepare(model)
+        problem, judged = prepared.problem, prepared.judged(self.discounts)
         # the episode's own steps are all subtracted, including those cut off at the horizon
         own_row = replay.episodes.state.astype(np.int64) * model.n_actions + replay.episodes.action
         kept = size[0] if probability else 0
-        judged = kernels.Judged(
-            self.discounts,
-            values,
-            outcomes,
-            np.zeros((size[0], outcomes.shape[2])),
-            np.zeros(size[0]),
-        )
         walked = kernels.Steps(
             influence=np.zeros(size),
             mass=np.zeros(size),
@@ -387,7 +393,7 @@ class ObservedEngine:
         self.run(
             walk,
             problem=problem,
-            spaces=spaces,
+            spaces=prepared.spaces,
             threads=threads,
             progress=progress,
         )
@@ -608,23 +614,3 @@ def borrowed(free: list[Space], make: Callable[[], Space]) -> Iterator[Space]:
         space = make()
     yield space
     free.append(space)
-
-
-def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
-    """Raise an error about a step that a kernel found impossible; -1: there is none."""
-    if step < 0:
-        return
-    state, action = int(log.state[step]), int(log.action[step])
-    reached = int(destinations(log, model.terminal)[step])
-    if reached not in model.row(state, action):
-        place = f"state {reached}"
-        if reached >= log.n_states:
-            place = f"outcome {log.outcomes[reached - log.n_states].name!r}"
-        raise ValueError(
-            f"{log.place(step)} goes from state {state} by action {action} to {place}, which the "
-            "model gives probability 0; fit the model to these episodes, or use fit_mdp(prior=...)"
-        )
-    raise ValueError(
-        f"{log.place(step)} takes action {action} in state {state}, which the behavior policy "
-        "gives probability 0; leave behavior out to estimate it from the log"
-    )

@@ -37,10 +37,7 @@ from butfor.replay.engine import (
     check_factored,
     check_question,
     engine_of,
-    factors_of,
     known_cases,
-    make_engine,
-    noise_for,
     noise_of,
     step_cases,
 )
@@ -240,7 +237,7 @@ class Replay(Printed):
         """The engine that computes the results for this kind of model."""
         # of a copy, which shares the results: in a circle, neither would be freed until Python
         # looks for circles, which it does not do because arrays are large
-        return make_engine(copy(self))
+        return engine_of(self.model, self.noise, self.episodes)(copy(self))
 
     @property
     def hidden(self) -> bool:
@@ -289,7 +286,7 @@ class Replay(Printed):
     @property
     def factors(self) -> tuple[AnyFactor, ...]:
         """The factors of the model; none if it is not factored."""
-        return factors_of(self.model)
+        return self.model.factors if isinstance(self.model, FactoredModel) else ()
 
     @property
     def pomdp(self) -> TabularPOMDP:
@@ -400,7 +397,8 @@ class Replay(Printed):
             censored=self.censored,
             hazard=self.hazard,
             counts=counts,
-            noise=self.noise if model is None else noise_for(self.model, model, self.noise),
+            # of another kind of model: what is usual for it
+            noise=self.noise if model is None or type(model) is type(self.model) else None,
             seed=self.seed if seed is None else seed,
         )
         changed = (model, target, action_noise, None if behavior is self.behavior else behavior)
@@ -729,7 +727,6 @@ def as_replay(
     discount: float = 1.0,
     censored: str = "continue",
     hazard: ArrayLike | None = None,
-    noise: str | None = None,
 ) -> Replay:
     """Return a Replay as it is, or make one of a log, a model and a target."""
     if not isinstance(question, Replay):
@@ -747,7 +744,6 @@ def as_replay(
             discount=discount,
             censored=censored,
             hazard=hazard,
-            noise=noise,
         )
     given = {
         "model": model,
@@ -760,7 +756,6 @@ def as_replay(
         "discount": None if discount == 1.0 else discount,
         "censored": None if censored == "continue" else censored,
         "hazard": hazard,
-        "noise": noise,
     }
     for name, value in given.items():
         if value is not None:

@@ -34,6 +34,7 @@ class Usual(NamedTuple):
     expected_return: Floats  # [n]
     outcome: NDArray[np.int64]  # [n] the observed one, or the most likely; -1: none
     probability: Floats  # [n, O + 1] of each outcome; 1 for an observed one
+    continued: Replay | None  # how the behavior would go on after records that stop; None: none do
 
 
 def usual_course(replay: Replay) -> Usual:
@@ -41,30 +42,20 @@ def usual_course(replay: Replay) -> Usual:
     returns = replay.observed_return
     outcome = replay.log.outcome.astype(np.int64)
     probability = np.eye(len(replay.log.outcomes) + 1)[outcome]
-    same = continued(replay)
-    if same is not None:
-        stopped = replay.continues
+    stopped, same = np.flatnonzero(replay.continues), None
+    if len(stopped):
+        # a counterfactual under the behavior itself repeats the record and then goes on
+        same = replay.part(stopped).ask(target=usual_policy(replay), action_noise="shared")
         found = same.engine.outcomes(draws=DRAWS, seed=replay.seed, threads=None, progress=None)
         returns[stopped] = found.expected_return
         outcome[stopped] = most_likely(found.probability)
         probability[stopped] = found.probability
-    return Usual(returns, outcome, probability)
-
-
-def continued(replay: Replay) -> Replay | None:
-    """Return the question how the behavior policy would go on after records that stop; or None.
-
-    A counterfactual under the behavior itself repeats the record and then goes on.
-    """
-    stopped = np.flatnonzero(replay.continues)
-    if len(stopped) == 0:
-        return None
-    return replay.part(stopped).ask(target=usual_policy(replay), action_noise="shared")
+    return Usual(returns, outcome, probability, same)
 
 
 def usual_steps(replay: Replay) -> Floats:
     """Return the expected number of steps of what each counterfactual is compared with, [n]."""
-    steps, same = replay.log.lengths.astype(np.float64), continued(replay)
+    steps, same = replay.log.lengths.astype(np.float64), replay.usual.continued
     if same is not None:
         steps[replay.continues] = np.maximum(same.steps().mass.sum(axis=1), same.log.lengths)
     return steps
@@ -78,12 +69,6 @@ def usual_policy(replay: Replay) -> Policy:
     if replay.sampled and not callable(replay.behavior):
         return fit_behavior(replay.episodes)
     return replay.behavior
-
-
-def null_check(replay: Replay) -> tuple[int, int]:
-    """Number of episodes checked, and of those that a policy equal to the behavior would change."""
-    changed = null_changes(replay)
-    return len(changed), int(changed.sum())
 
 
 def null_changes(replay: Replay, *, threads: int | None = None) -> NDArray[np.bool_]:

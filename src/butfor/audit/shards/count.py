@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,15 +27,19 @@ from butfor.types import Floats, Keys, Offsets
 # plus one, 0 if it is unknown.
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
-PairCounts = tuple[
-    NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
-]  # what, with what, number
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
-PAST = ("past_entry", "past_level", "past_number")
-FOLDED = ("fold_entry", "fold", "fold_number", "start", "start_fold", "start_number")
-STOPS = ("stop", "stop_length", "stop_number")
-ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest", *PAST, *FOLDED, *STOPS)
+ENTRIES = ("past", "folded")  # pairs of which the first number is one of the transitions
+PAIRS = (*ENTRIES, "starts", "stops")
+ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest")
 FOLDS = 50  # of episodes, by a hash of their ids, to learn models from some of them
+
+
+class PairCounts(NamedTuple):
+    """How often pairs of numbers occurred; the pairs increase."""
+
+    first: NDArray[np.int64]  # [M]
+    second: NDArray[np.int64]  # [M]
+    number: NDArray[np.int64]  # [M]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +61,10 @@ class Counts:
     reward: ExactSums  # [E, 2] rewards, and their squares
     low: Floats  # [E] lowest reward
     high: Floats  # [E] highest reward
-    past_entry: NDArray[np.int64]  # [M] one of the E transitions; increasing together with the next
-    past_level: NDArray[np.int64]  # [M] what preceded it, see `previous_levels`
-    past_number: NDArray[np.int64]  # [M] number of times
-    fold_entry: NDArray[np.int64]  # [F] one of the E transitions; increasing with the next
-    fold: NDArray[np.int64]  # [F] in which it was logged
-    fold_number: NDArray[np.int64]  # [F] number of times
-    start: NDArray[np.int64]  # [G] a state in which episodes start; increasing with the next
-    start_fold: NDArray[np.int64]  # [G] their fold
-    start_number: NDArray[np.int64]  # [G] their number
-    stop: NDArray[np.int64]  # [K] a state in which episodes stop without an outcome
-    stop_length: NDArray[np.int64]  # [K] after how many steps
-    stop_number: NDArray[np.int64]  # [K] their number
+    past: PairCounts  # one of the E transitions, and what preceded it: see `previous_levels`
+    folded: PairCounts  # one of the E transitions, and the fold in which it was logged
+    starts: PairCounts  # a state in which episodes start, and their fold
+    stops: PairCounts  # a state in which episodes stop without an outcome, and after how many steps
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
     ends: NDArray[np.int64]  # [O] episodes with each outcome
     last_reward: ExactSums  # [O + 1, 1] rewards of their last steps; the last row is 0
@@ -80,6 +76,7 @@ class Counts:
     def arrays(self) -> Arrays:
         """Return the fields as arrays, to be stored."""
         return {name: getattr(self, name) for name in ARRAYS} | {
+            **{name: np.stack(getattr(self, name)) for name in PAIRS},
             "numbers": np.array([int(getattr(self, name)) for name in NUMBERS]),
             "reward": self.reward.limbs,
             "last_reward": self.last_reward.limbs,
@@ -94,6 +91,7 @@ class Counts:
         """Undo `arrays`."""
         given: dict[str, Any] = dict(zip(NUMBERS, stored["numbers"].tolist(), strict=True))
         given |= {name: stored[name] for name in ARRAYS}
+        given |= {name: PairCounts(*stored[name]) for name in PAIRS}
         return cls(
             **given,
             reward=ExactSums(stored["reward"]),
@@ -122,21 +120,10 @@ class Counts:
             low[at] = np.minimum(low[at], counts.low)
             high[at] = np.maximum(high[at], counts.high)
             first[:, : counts.states] += counts.first
-        past, folded, starts, stops = (
-            add_counts(found)
-            for found in (
-                [
-                    (at[part.past_entry], part.past_level, part.past_number)
-                    for part, at in zip(parts, places, strict=True)
-                ],
-                [
-                    (at[part.fold_entry], part.fold, part.fold_number)
-                    for part, at in zip(parts, places, strict=True)
-                ],
-                [(part.start, part.start_fold, part.start_number) for part in parts],
-                [(part.stop, part.stop_length, part.stop_number) for part in parts],
-            )
-        )
+        pairs = {name: [getattr(part, name) for part in parts] for name in PAIRS}
+        for name in ENTRIES:
+            given = zip(pairs[name], places, strict=True)
+            pairs[name] = [found._replace(first=at[found.first]) for found, at in given]
         return Counts(
             episodes=sum(part.episodes for part in parts),
             steps=sum(part.steps for part in parts),
@@ -149,7 +136,7 @@ class Counts:
             reward=reward,
             low=low,
             high=high,
-            **dict(zip((*PAST, *FOLDED, *STOPS), (*past, *folded, *starts, *stops), strict=True)),
+            **{name: add_counts(found) for name, found in pairs.items()},
             first=first,
             ends=np.sum([part.ends for part in parts], axis=0),
             last_reward=ExactSums(np.sum([part.last_reward.limbs for part in parts], axis=0)),
@@ -218,12 +205,8 @@ def _count_log(reading: Reading, seed: int) -> Counts:
     np.maximum.at(high, place, log.reward)
     first = np.zeros((2, log.n_states), dtype=np.int64)
     np.add.at(first, (half, log.first_state), 1)
-    past = count_past(log, place)
     fold = fold_of(keys)
-    folded = count_pairs(place, np.repeat(fold, log.lengths))
-    starts = count_pairs(log.first_state, fold)
     stopped = log.outcome < 0
-    stops = count_pairs(log.next_state[log.offsets[1:] - 1][stopped], log.lengths[stopped])
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
     return Counts(
         episodes=len(log),
@@ -237,7 +220,10 @@ def _count_log(reading: Reading, seed: int) -> Counts:
         reward=reward,
         low=low,
         high=high,
-        **dict(zip((*PAST, *FOLDED, *STOPS), (*past, *folded, *starts, *stops), strict=True)),
+        past=PairCounts(*count_past(log, place)),
+        folded=count_pairs(place, np.repeat(fold, log.lengths)),
+        starts=count_pairs(log.first_state, fold),
+        stops=count_pairs(log.next_state[log.offsets[1:] - 1][stopped], log.lengths[stopped]),
         first=first,
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,
@@ -287,7 +273,7 @@ def count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         reward=ExactSums(np.zeros((NARROW, 0, 2), dtype=np.int64)),
         low=nothing,
         high=nothing,
-        **dict.fromkeys((*PAST, *FOLDED, *STOPS), number),
+        **dict.fromkeys(PAIRS, PairCounts(number, number, number)),
         first=np.zeros((2, sizes["state"]), dtype=np.int64),
         ends=np.zeros(outcomes, dtype=np.int64),
         last_reward=ExactSums.make(outcomes + 1, 1),
@@ -324,18 +310,18 @@ def _number(keys: Offsets) -> tuple[Offsets, Offsets]:
 
 
 def add_counts(parts: Sequence[PairCounts]) -> PairCounts:
-    """Return the counts of all: two numbers that identify what was counted, and how often."""
+    """Return the counts of all."""
     first, second, number = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     kept, with_it, place = distinct(first, second)
     total = np.zeros(len(kept), dtype=np.int64)
     np.add.at(total, place, number)
-    return kept, with_it, total
+    return PairCounts(kept, with_it, total)
 
 
 def count_pairs(first: NDArray[Any], second: NDArray[Any]) -> PairCounts:
     """Count the distinct pairs of two numbers."""
     kept, with_it, place = distinct(first.astype(np.int64), second.astype(np.int64))
-    return kept, with_it, np.bincount(place, minlength=len(kept))
+    return PairCounts(kept, with_it, np.bincount(place, minlength=len(kept)))
 
 
 def fold_of(keys: Keys) -> NDArray[np.int64]:

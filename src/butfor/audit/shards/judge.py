@@ -39,8 +39,6 @@ from butfor.types import Floats, Keys
 SHARES = 1000  # bins in which shares are counted for medians
 # What is summed in addition to the columns of the estimators.
 EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model", "usual_steps")
-SUMS = ("groups", "cells", "expected", "usual", "by_state", "calibration", "halves", "averaged")
-COUNTS = ("sizes", "about", "after")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class Judged:
     # packed: `episodes`, one row per episode, by id, with its order of drawing and whether its
     # outcome differs, and `cases`, those of each step, -1 of final states
     tables: Mapping[str, Any]
-    sums: Mapping[str, Arrays]  # packed, see SUMS
+    sums: Mapping[str, Arrays]  # packed
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers, censored, null; shares
 
 

@@ -69,13 +69,12 @@ class Tally:
         found = (section.variable(column) for column, section in self.study.side.items())
         return tuple(v for v in found if v is not None and v.name in self.counts.complete)
 
-    def visits(self, *halves: int) -> NDArray[np.int64]:
+    def visits(self) -> NDArray[np.int64]:
         """Logged transitions by state and action, [S, A]."""
-        pair, _, number, _ = self._entries(halves)
-        size = self.counts.states * self.counts.actions
-        total = np.zeros(size, dtype=np.int64)
-        np.add.at(total, pair, number)
-        return total.reshape(self.counts.states, self.counts.actions)
+        counts = self.counts
+        total = np.zeros((counts.states, counts.actions), dtype=np.int64)
+        np.add.at(total, _unpack(counts.keys)[:2], counts.number)
+        return total
 
     def transitions(self, *halves: int) -> Transitions:
         """Return the distinct transitions of one half or both."""
@@ -108,22 +107,23 @@ class Tally:
 
     def logged(self, weights: Floats) -> Floats:
         """Count the transitions with weights on the folds, [E]."""
-        counts = self.counts
-        number = counts.fold_number * weights[counts.fold]
-        return total_by(counts.fold_entry, number, len(counts.keys))
+        entry, fold, number = self.counts.folded
+        return total_by(entry, number * weights[fold], len(self.counts.keys))
 
     def hazard(self, horizon: int) -> Floats:
         """Probability of being lost in each state, [S]; see `censoring_hazard`."""
         counts, lost = self.counts, np.zeros(self.counts.states, np.int64)
-        early = counts.stop_length < horizon
-        np.add.at(lost, counts.stop[early], counts.stop_number[early])
-        stayed = self.visits(*BOTH).sum(axis=1) - counts.first.sum(axis=0)
+        state, length, number = counts.stops
+        early = length < horizon
+        np.add.at(lost, state[early], number[early])
+        stayed = self.visits().sum(axis=1) - counts.first.sum(axis=0)
         return np.asarray(lost / np.maximum(lost + stayed, 1))
 
     def starts(self) -> NDArray[np.int64]:
         """Count the episodes by fold and first state, [FOLDS, S]."""
         found = np.zeros((FOLDS, self.counts.states), np.int64)
-        found[self.counts.start_fold, self.counts.start] = self.counts.start_number
+        state, fold, number = self.counts.starts
+        found[fold, state] = number
         return found
 
     @cached_property
@@ -155,22 +155,15 @@ class Tally:
 
     def past(self) -> PastCounts:
         """Return the transitions by what preceded them."""
-        counts = self.counts
-        state, action, reached = (part[counts.past_entry] for part in _unpack(counts.keys))
-        end = counts.end[counts.past_entry]
-        return PastCounts(
-            past_names(self.state_variables),
-            counts.past_level,
-            state,
-            action,
-            np.where(end < len(self.outcomes), counts.states + end, reached),
-            counts.past_number,
-        )
+        entry, level, number = self.counts.past
+        state, action, follows = (part[entry] for part in self._entries())
+        return PastCounts(past_names(self.state_variables), level, state, action, follows, number)
 
     def warnings(self) -> list[str]:
         """Return the warnings about the counts."""
-        pair, reached, _, _ = self._entries(BOTH)
-        key = pair * (self.counts.states + len(self.outcomes)) + reached
+        state, action, follows = self._entries()
+        size = self.counts.states + len(self.outcomes)
+        key = (state * self.counts.actions + action) * size + follows
         distinct, place = np.unique(key, return_inverse=True)
         low, high = np.full(len(distinct), np.inf), np.full(len(distinct), -np.inf)
         np.minimum.at(low, place, self.counts.low)
@@ -178,9 +171,9 @@ class Tally:
         varies = differs_from(high, low)
         if not varies.any():
             return []
-        first = int(distinct[varies][0]) // (self.counts.states + len(self.outcomes))
-        state, action = divmod(first, self.counts.actions)
-        return [varying_rewards(int(varies.sum()), f"first in state {state}, action {action}")]
+        first = divmod(int(distinct[varies][0]) // size, self.counts.actions)
+        where = "first in state {}, action {}".format(*first)
+        return [varying_rewards(int(varies.sum()), where)]
 
     def labels(self, names: tuple[str, ...]) -> Integers | None:
         """Label each state by the levels of these variables, [S]; None without names."""
@@ -191,7 +184,7 @@ class Tally:
 
         What the log's own policy does is its average there.
         """
-        visits = self.visits(*BOTH).sum(axis=1)
+        visits = self.visits().sum(axis=1)
         state = np.flatnonzero(visits)
         log = Episodes.from_arrays(
             state,
@@ -207,20 +200,12 @@ class Tally:
             return log
         return log.with_target_probability(divide_sums(self.counts.wanted.values(), visits)[state])
 
-    def _entries(
-        self, halves: tuple[int, ...]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Row, state or outcome reached, number and sum of rewards of each transition."""
+    def _entries(self) -> tuple[Offsets, Offsets, Offsets]:
+        """State, action, and state or outcome reached, of each counted transition, [E]."""
         counts = self.counts
-        mine = np.isin(counts.keys >> HALF, halves)
-        state, action, reached = _unpack(counts.keys[mine])
-        end = counts.end[mine]
-        return (
-            state * counts.actions + action,
-            np.where(end < len(self.outcomes), counts.states + end, reached),
-            counts.number[mine],
-            counts.reward.limbs[:, mine, :1],
-        )
+        state, action, reached = _unpack(counts.keys)
+        ended = counts.end < len(self.outcomes)
+        return state, action, np.where(ended, counts.states + counts.end, reached)
 
 
 def fit_transitions(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from butfor.audit.folders import Kind, check_free
 from butfor.audit.shards.coded import LOG, logged_steps
 from butfor.audit.shards.count import Counted, Counts
-from butfor.audit.shards.judge import COUNTS, SUMS, Judged
+from butfor.audit.shards.judge import Judged
 from butfor.audit.shards.packed import (
     Arrays,
     PackedTable,
@@ -28,7 +28,6 @@ from butfor.log.checksums import sha256_of
 
 MARKER = "unfinished.txt"
 TABLES = {"count": LOG, "judge": ("episodes", "cases")}  # kept as Arrow files
-PACKED = ("shape", "place", "value")  # arrays of packed sums
 TEXT = (
     "Partial results of `butfor audit`. Continue with the same command and --resume. This folder\n"
     "is removed when the audit is complete; it may also be deleted at any time.\n"
@@ -101,24 +100,18 @@ class Parts:
 
     def write_judged(self, key: str, judged: Judged) -> None:
         """Store the results of a shard."""
-        arrays: Arrays = {
-            f"sums_{name}_{piece}": array
-            for name in SUMS
-            for piece, array in judged.sums[name].items()
-        }
-        arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
+        arrays: Arrays = {f"counts {name}": array for name, array in judged.counts.items()}
+        for name, packed in judged.sums.items():
+            arrays |= {f"{name} {piece}": array for piece, array in packed.items()}
         self._write_part("judge", key, judged.tables, arrays)
 
     def read_judged(self, key: str) -> Judged:
         """Return the results of a shard without its tables."""
-        stored = self._read(f"judge-{key}.npz")
-        return Judged(
-            tables={},
-            sums={
-                name: {piece: stored[f"sums_{name}_{piece}"] for piece in PACKED} for name in SUMS
-            },
-            counts={name: stored[f"counts_{name}"] for name in COUNTS},
-        )
+        found: dict[str, Arrays] = {}
+        for name, array in self._read(f"judge-{key}.npz").items():
+            group, piece = name.split()
+            found.setdefault(group, {})[piece] = array
+        return Judged(tables={}, counts=found.pop("counts"), sums=found)
 
     def _read(self, name: str) -> Arrays:
         if not (self.folder / name).exists():

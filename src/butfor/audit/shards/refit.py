@@ -54,7 +54,8 @@ def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> Cr
     found = [_cross_fit_split(halves, fit, plan, sample.replay) for halves in splits]
     values = np.array([[(value, mass) for value, mass, _ in halves] for halves in found])
     chances = np.array([[chance for *_, chance in halves] for halves in found])
-    return first.extend(values[..., 0], values[..., 1], chances)
+    known = None if first.chances is None else np.concatenate([first.chances, chances])
+    return first.extend(values[..., 0], values[..., 1], known)
 
 
 def _cross_fit_split(

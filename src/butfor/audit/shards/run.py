@@ -37,7 +37,7 @@ from butfor.audit.shards.setting import Setting, make_setting
 from butfor.audit.shards.stitch import divide_ids, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
-from butfor.evaluate.estimate import estimate_sums
+from butfor.evaluate.estimate import estimate_sample
 from butfor.evaluate.estimators.table import compared_with
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import plural
@@ -200,7 +200,7 @@ def _estimate(
     crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
     fixed = crossed is None or not crossed.learned
     groups = group_folds(tally, sample) if fixed or setting.continued else None
-    estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
+    estimates = estimate_sample(sample, crossed, groups, seed=chosen.seed)
     found = estimates.set_index("estimator")
     rehearsal = rehearse_tally(
         tally,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.audit.model import hash_arrays
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.count import Counts
 from butfor.audit.shards.learn import BOTH, Half, Tally, fit_of, learn_halves, plan_of
@@ -81,7 +81,7 @@ def make_setting(tally: Tally, chosen: AuditSettings) -> Setting:
         ),
         unsupported=unsupported_by_state(rows, target, horizon=horizon),
         learned=chosen.learned,
-        continued=bool((counts.stop_length < horizon).any()) and evaluation.censored != "cut",
+        continued=bool((counts.stops.second < horizon).any()) and evaluation.censored != "cut",
         halves=halves,
         cuts=find_cuts(halves),
         bad=bad_outcomes(tally.outcomes),
@@ -111,8 +111,5 @@ def find_cuts(halves: tuple[Half, ...]) -> Floats:
 
 def key_of(counts: Counts, target: Floats, chosen: Mapping[str, Any]) -> str:
     """Hash all that the second pass depends on."""
-    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode())
-    for name, array in sorted((counts.arrays() | {"target": target}).items()):
-        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    arrays = [*counts.arrays().values(), target]
+    return hash_arrays(arrays, json.dumps(chosen, sort_keys=True, default=str))

@@ -9,6 +9,7 @@ from butfor.evaluate.diagnostics.one_step import step_ends
 from butfor.log.clusters import fit_clusters
 from butfor.log.episodes import Episodes
 from butfor.models.classifiers import have_classifiers
+from butfor.models.fit import destinations
 from butfor.types import Floats
 
 PRIOR = 1.0  # cases that overall frequencies weigh in each distribution
@@ -21,7 +22,7 @@ def tabular_probabilities(learned_from: Episodes, log: Episodes) -> Floats:
     From a table with one row per state and action, learned from other episodes.
     """
     size = log.n_states + len(log.outcomes)
-    return _smoothed(_pairs(learned_from), _labels(learned_from), _pairs(log), _labels(log), size)
+    return _smoothed(*_steps(learned_from), *_steps(log), size)
 
 
 def can_cluster(learned_from: Episodes) -> bool:
@@ -84,11 +85,6 @@ def _smoothed(
     return np.asarray((same + PRIOR * usual[asked]) / (total + PRIOR))
 
 
-def _pairs(log: Episodes) -> NDArray[np.int64]:
-    return log.state.astype(np.int64) * log.n_actions + log.action
-
-
-def _labels(log: Episodes) -> NDArray[np.int64]:
-    """The next state of each step, or S + o if it ended in outcome o, [N]."""
-    ends = step_ends(log)
-    return np.where(ends < len(log.outcomes), log.n_states + ends, log.next_state).astype(np.int64)
+def _steps(log: Episodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The state and action of each step, as one number, and where it led, [N] each."""
+    return log.state.astype(np.int64) * log.n_actions + log.action, destinations(log, "visits")

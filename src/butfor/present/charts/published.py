@@ -10,7 +10,7 @@ import pandas as pd
 
 from butfor.evaluate.wording import Digits
 from butfor.present.charts import style
-from butfor.present.charts.row_chart import Floats, RowChart, number_text
+from butfor.present.charts.row_chart import Floats, RowChart
 
 BESIDE = 10  # distance of ours and of the published value from the middle of their row
 LEAST = 52  # height of a row that holds both
@@ -39,7 +39,7 @@ def add_published(rows: list[style.Row], given: dict[str, Floats], digits: Digit
         if row["name"] in given:
             mean, low, high = given[row["name"]].tolist()
             row |= {"published": mean, "published_low": low, "published_high": high}
-            row |= {"series": SERIES[1], "published_number": number_text(mean, low, high, digits)}
+            row |= {"series": SERIES[1], "published_number": digits.estimate(mean, low, high)}
 
 
 def place_both(plot: RowChart, given: dict[str, Floats]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.evaluate.wording import Digits
 from butfor.present.charts import style
 
 PLOT = 240  # width of the part with the axis
@@ -101,9 +99,3 @@ class RowChart:
         plot = style.framed(chart, self.width, self.height)
         drawn = style.finish(plot, title, subtitle, total=total)
         return drawn.properties(padding=6 if self.narrow else PADDING)
-
-
-def number_text(value: float, low: float, high: float, digits: Digits) -> str:
-    """Return a number and its interval."""
-    span = digits.span(low, high) if math.isfinite(value) else ""
-    return f"{digits.value(value)}{f' ({span})' * bool(span)}"

@@ -18,7 +18,7 @@ from butfor.present.charts.published import (
     published_marks,
     read_published,
 )
-from butfor.present.charts.row_chart import Floats, RowChart, number_text
+from butfor.present.charts.row_chart import Floats, RowChart
 from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, REVIEWERS, SIMULATOR, TRUE
 
 KINDS = {TRUE: "true", REVIEWERS: "reviewers"}  # of estimates that are drawn in their own way
@@ -133,7 +133,7 @@ def _estimate_rows(
         known = [number if math.isfinite(number) else None for number in numbers]
         row = {"name": name, "note": str(note), "kind": kind}
         value, low, high = numbers
-        row |= {"number": number_text(value, low, high, digits)}
+        row |= {"number": digits.estimate(value, low, high)}
         rows.append(row | dict(zip(("value", "low", "high"), known, strict=True)))
     return rows
 

@@ -11,17 +11,15 @@ from butfor.evaluate.diagnostics.lights import LIGHTS as LIGHT_ORDER
 from butfor.evaluate.wording import counted, in_words, percent, share
 from butfor.present.charts import glance_datasets, glance_template
 from butfor.present.report.estimates import reward_names
-from butfor.present.report.evidence import thin_part
+from butfor.present.report.evidence import checks, thin_part
 from butfor.present.stays import Stays
 from butfor.present.story import recorded_part
 from butfor.present.text import (
     ESTIMATE,
     HOLDS,
-    LIGHTS,
     MECHANISMS,
     WHAT_HAPPENED,
     capitalized,
-    check_name,
     left_out,
 )
 from butfor.replay.steps import THIN
@@ -86,15 +84,7 @@ def _facts(stays: Stays) -> list[tuple[str, str]]:
 
 def _pills(stays: Stays) -> list[dict[str, Any]]:
     """Return the checks with their results, the worst first."""
-    pills = [
-        {
-            "place": place,
-            "light": row.light,
-            "result": LIGHTS[row.light],
-            "check": check_name(row.check, stays.noun),
-        }
-        for place, row in enumerate(stays.audit.diagnostics.itertuples(), start=1)
-    ]
+    pills = [check | {"place": place} for place, check in enumerate(checks(stays), start=1)]
     return sorted(pills, key=lambda pill: -LIGHT_ORDER.index(pill["light"]))
 
 

@@ -19,21 +19,12 @@ PAIRS = 25  # rows of the table of thin evidence
 def evidence_section(stays: Stays) -> dict[str, Any]:
     """Return the section on evidence: checks, and where the policy does what was rarely done."""
     audit = stays.audit
-    checks = [
-        {
-            "light": row.light,
-            "result": LIGHTS[row.light],
-            "check": check_name(row.check, stays.noun),
-            "sentence": in_words(row.sentence, stays.noun),
-        }
-        for row in audit.diagnostics.itertuples()
-    ]
     if audit.combinations is not None:
         sentence = (
             "With this many variables hardly a state occurs twice in the records, so evidence is "
             "counted variable by variable: similar past cases share what a variable depends on."
         )
-        return {"sentence": sentence, "table": [], "more": 0, "checks": checks}
+        return {"sentence": sentence, "table": [], "more": 0, "checks": checks(stays)}
     visits = audit.counts.sum(axis=1)
     best = audit.target.argmax(axis=1)
     cases = audit.counts[np.arange(len(best)), best]
@@ -55,7 +46,21 @@ def evidence_section(stays: Stays) -> dict[str, Any]:
     )
     head = ["State", "The policy gives", "Decisions recorded there", "Times that was given there"]
     more = int(thin.sum()) - len(rows)
-    return {"sentence": sentence, "table": [head, *rows], "more": more, "checks": checks}
+    table = [head, *rows]
+    return {"sentence": sentence, "table": table, "more": more, "checks": checks(stays)}
+
+
+def checks(stays: Stays) -> list[dict[str, str]]:
+    """Return the checks with their results, in their order."""
+    return [
+        {
+            "light": row.light,
+            "result": LIGHTS[row.light],
+            "check": check_name(row.check, stays.noun),
+            "sentence": in_words(row.sentence, stays.noun),
+        }
+        for row in stays.audit.diagnostics.itertuples()
+    ]
 
 
 def rehearsal_section(stays: Stays) -> dict[str, Any] | None:

@@ -12,6 +12,8 @@ from butfor.present.stays import Stays
 SITUATIONS = 25  # rows of the table of situations
 LEVELS = 40  # rows of the table by variable
 ACTIONS = 15  # rows of the table of actions
+HEAD = ("Usual practice", "Policy", "Decisions", "Would differ")
+WIDTHS = "texts choices"  # the class of tables with these columns
 WIDE = 12  # variables; more of them make no situation that can be read
 
 
@@ -70,39 +72,22 @@ def _sentences(stays: Stays, states: pd.DataFrame, *, readable: bool) -> list[st
 
 
 def _actions(table: pd.DataFrame) -> dict[str, Any]:
-    shown = table.head(ACTIONS)
     rows = [
         [row.action, share(row.usual), share(row.policy), _points(row.policy - row.usual)]
-        for row in shown.itertuples()
+        for row in table.head(ACTIONS).itertuples()
     ]
-    return {
-        "title": "How often each action is chosen",
-        "caption": _left_out(
-            "Share of all recorded decisions (pp: percentage points)",
-            len(table),
-            len(rows),
-            "action",
-        ),
-        "rows": [["Action", "Usual practice", "Policy", "Difference"], *rows],
-        "class": "",
-    }
+    title = "How often each action is chosen"
+    caption = "Share of all recorded decisions (pp: percentage points)"
+    head = ["Action", "Usual practice", "Policy", "Difference"]
+    return _section(title, caption, [head, *rows], len(table), "action")
 
 
 def _situations(table: pd.DataFrame, title: str, most: int) -> dict[str, Any]:
-    head = ["Situation", "Usual practice", "Policy", "Decisions", "Would differ"]
-    rows = [
-        [row.situation, *_choices(row), f"{row.decisions:,}", share(row.differs)]
-        for row in table.head(most).itertuples()
-    ]
+    rows = [_choices(row.situation, row) for row in table.head(most).itertuples()]
     caption = (
         "Most common action of usual practice, likeliest action of the policy, and their shares"
     )
-    return {
-        "title": title,
-        "caption": _left_out(caption, len(table), len(rows), "situation"),
-        "rows": [head, *rows],
-        "class": "texts choices",
-    }
+    return _section(title, caption, [["Situation", *HEAD], *rows], len(table), "situation", WIDTHS)
 
 
 def _levels(table: pd.DataFrame) -> dict[str, Any]:
@@ -110,39 +95,33 @@ def _levels(table: pd.DataFrame) -> dict[str, Any]:
     weight = (table["decisions"] * table["shifts"]).groupby(table["variable"], sort=False).sum()
     order = weight.sort_values(ascending=False, kind="stable").index
     shown = table.set_index("variable").loc[order].reset_index().head(LEVELS)
-    head = ["Where", "Usual practice", "Policy", "Decisions", "Would differ"]
-    rows = [
-        [f"{row.variable} {row.level}", *_choices(row), f"{row.decisions:,}", share(row.differs)]
-        for row in shown.itertuples()
-    ]
+    rows = [_choices(f"{row.variable} {row.level}", row) for row in shown.itertuples()]
+    title = "By one variable at a time"
     caption = (
         "Averages over all decisions at which a variable had this level; first the variables on "
         "which the policy depends most"
     )
-    return {
-        "title": "By one variable at a time",
-        "caption": _left_out(caption, len(table), len(rows), "level"),
-        "rows": [head, *rows],
-        "class": "texts choices",
-    }
+    return _section(title, caption, [["Where", *HEAD], *rows], len(table), "level", WIDTHS)
 
 
-def _choices(row: Any) -> list[str]:
+def _choices(where: str, row: Any) -> list[str]:
     """Return the most common action of usual practice and of the policy, with shares below 1."""
-    return [
+    said = [
         words if share(part) == "all" else f"{words} ({share(part)})"
         for words, part in ((row.usual, row.usual_share), (row.policy, row.policy_share))
     ]
+    return [where, *said, f"{row.decisions:,}", share(row.differs)]
 
 
 def _points(change: float) -> str:
     return f"{100 * change:+.1f} pp".replace("-", "\N{MINUS SIGN}")
 
 
-def _left_out(caption: str, number: int, shown: int, noun: str) -> str:
-    more = number - shown
-    return (
-        f"{caption}; {more:,} more {plural(noun) if more > 1 else noun} left out"
-        if more
-        else caption
-    )
+def _section(
+    title: str, caption: str, rows: list[list[str]], number: int, noun: str, kind: str = ""
+) -> dict[str, Any]:
+    """Return a table with its head, and say how many rows of all it leaves out."""
+    more = number - (len(rows) - 1)
+    if more:
+        caption = f"{caption}; {more:,} more {plural(noun) if more > 1 else noun} left out"
+    return {"title": title, "caption": caption, "rows": rows, "class": kind}

@@ -15,7 +15,7 @@ from butfor.present.charts.published import (
     published_marks,
     read_published,
 )
-from butfor.present.charts.row_chart import Floats, RowChart, number_text
+from butfor.present.charts.row_chart import Floats, RowChart
 from butfor.present.ranges import enough_logs, range_percentiles
 from butfor.present.text import FULL_NAMES, SIMULATOR, TRUE
 
@@ -111,5 +111,5 @@ def _row(name: str, values: Floats, fewest: int, digits: Digits) -> style.Row:
         low, high = range_percentiles(fewest)
         percentiles = np.percentile(known, [low, 25, 50, 75, high]).tolist()
         row |= dict(zip(BOX, percentiles, strict=True)) | {"mean": float(known.mean())}
-        row["number"] = number_text(row["mean"], row["low"], row["high"], digits)
+        row["number"] = digits.estimate(row["mean"], row["low"], row["high"])
     return row
