@@ -26,7 +26,7 @@ from butfor.log.durations import code_durations, code_steps
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fill import INDICATOR
 from butfor.log.irregular import indicator_name
-from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_left_out
+from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_ends, check_left_out
 from butfor.log.meds.table import load_events
 from butfor.log.problems import Index
 from butfor.log.recorded import given_side, record
@@ -97,6 +97,7 @@ def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = N
             f"{reading.name}: no episode is left; drop less in [problems] of the study"
         )
     name = str(source) if isinstance(source, str | Path) else "the log"
+    check_ends(reading.done, name)
     return replace(reading, done=check_left_out(reading.done, study.drop_at_most, name))
 
 

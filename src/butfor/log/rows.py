@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from butfor.log.decisions import Decisions, Mask
 from butfor.log.fields import LOST, place, step_size
 from butfor.log.fill import fill_missing
 from butfor.log.grid import put_on_grid
-from butfor.log.left_out import Recorded, Sums
+from butfor.log.left_out import Recorded, Sums, count_ends
 from butfor.log.problems import Index, LogProblems
 from butfor.log.recorded import find_measured
 from butfor.log.sections import Study
@@ -91,6 +92,9 @@ def settled_rows(
     rows.problems.check(log.name)
     sums.name_losses(rows)
     rows.problems.done |= recorded.count(rows)
+    if not study.evaluation.by_step:
+        horizon = study.evaluation.horizon
+        rows.problems.done |= count_ends(rows, list(study.outcome), horizon or math.inf)
     return rows, ids
 
 
