@@ -1,5 +1,6 @@
 """Policies and rules that differ from step to step: the step is a variable of the state."""
 
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -7,12 +8,16 @@ import pandas as pd
 import pytest
 
 import butfor as bf
+from butfor.audit.audit import Audit
+from butfor.audit.shards.run import audit_shards
 from butfor.audit.source import audit_log
 from butfor.interop import target_from_table
 from butfor.log.read import read_log
 from butfor.log.variables import step_variable
 from butfor.models.planning import state_values
 from butfor.models.simulate import simulate_model
+from butfor.present.report.content import outcome_order
+from butfor.present.stays import Stays
 from butfor.replay.usual import null_changes
 from tests.reference.counterfactual import action_law, next_law
 from tests.support import random_model, random_policy, reference_episodes, reference_model
@@ -229,3 +234,108 @@ def test_a_study_puts_the_step_into_the_state(tmp_path):
     study.write_text(STUDY.replace("horizon = 3\n", ""))
     with pytest.raises(ValueError, match=r"\[evaluation\] by_step: needs the number of steps"):
         read_log(tmp_path / "log.csv", study)
+
+
+def unit(folder, *, ends, final=False, stays=200, hours=6):
+    """Stays in a ward; each hour, and the last, has the chances of `ends`. Return log and study."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for stay in range(stays):
+        level = int(rng.integers(3))
+        for hour in range(hours + final):
+            drug, last = str(rng.choice(["off", "on"])), hour == hours - 1 + final
+            names, chances = ends[last]
+            end = str(rng.choice(names, p=chances)) if hour >= final else ""
+            # with `final`, outcomes stand on a row of their own that gives the final state
+            action = "" if final and end else drug
+            rows.append((stay, hour, ("low", "mid", "high")[level], action, end))
+            if end:
+                break
+            level = int(np.clip(level + rng.integers(-1, 2), 0, 2))
+    log = pd.DataFrame(rows, columns=["stay", "hour", "lactate", "drug", "status"])
+    path = folder / "log.csv"
+    log.to_csv(path, index=False)
+    lines = ["[columns]", 'episode = "stay"', 'time = "hour"', 'outcome = "status"']
+    lines += ["[state.lactate]", 'levels = ["low", "mid", "high"]']
+    lines += ["[action.drug]", 'levels = ["off", "on"]', "[model]", 'kind = "tabular"']
+    names = [name for name in dict.fromkeys([*ends[0][0], *ends[1][0]]) if name]
+    for name in names:
+        lines += [f'[outcome."{name}"]', f"reward = {1.0 - names.index(name)}"]
+    return log, path, "\n".join(lines) + "\n"
+
+
+FOLLOWED = (
+    (["home", "in ICU", "died", ""], [0.1, 0, 0.1, 0.8]),
+    (["home", "died", "in ICU"], [0.1, 0.1, 0.8]),
+)
+FIXED = (([""], [1]), (["well", "ill"], [0.5, 0.5]))
+BY_STEP = "[evaluation]\nhorizon = 6\nby_step = true\n"
+
+
+def both_audits(folder, path, study):
+    """The audits of a log in memory and in shards."""
+    (folder / "study.toml").write_text(study)
+    whole = audit_log(path, folder / "study.toml", models=0, flags=2, rehearsal=False)
+    audit_shards(path, folder / "study.toml", folder / "audit", overwrite=True)
+    return whole, Audit.load(folder / "audit")
+
+
+def test_an_outcome_that_only_tells_the_end_of_follow_up_is_refused_without_the_step(tmp_path):
+    log, path, study = unit(tmp_path, ends=FOLLOWED)
+    (tmp_path / "study.toml").write_text(study)
+    for read in (
+        lambda: read_log(path, tmp_path / "study.toml"),
+        lambda: audit_shards(path, tmp_path / "study.toml", tmp_path / "audit"),
+    ):
+        with pytest.raises(ValueError, match="the outcome 'in ICU' occurs only after 6") as caught:
+            read()
+        assert "write horizon = 6 and by_step = true in [evaluation]" in str(caught.value)
+        assert 'none = "in ICU" in [words] instead of [outcome."in ICU"]' in str(caught.value)
+    for audit in both_audits(tmp_path, path, study + BY_STEP):
+        assert audit.outcome_table().loc[:, "no outcome"].sum() == 0
+        assert audit.outcome_table(expected=True)["no outcome"].sum() < 0.001 * len(audit.episodes)
+        assert "no outcome" not in outcome_order(Stays(audit))
+        found = audit.outcome_table().sum(axis=1)
+        assert (
+            found[found > 0].to_dict()
+            == log.loc[log["status"] != "", "status"].value_counts().to_dict()
+        )
+
+
+def test_an_end_of_follow_up_with_a_final_state_is_no_outcome_under_its_name(tmp_path):
+    log, path, study = unit(tmp_path, ends=FOLLOWED, final=True)
+    with pytest.raises(ValueError, match="the outcome 'in ICU' occurs only after 6"):
+        read_log(path, tomllib.loads(study))
+    section = '[outcome."in ICU"]\nreward = 0.0\n'
+    assert section in study
+    named = study.replace(section, "") + '[words]\nnone = "in ICU"\n[evaluation]\nhorizon = 6\n'
+    for audit in both_audits(tmp_path, path, named):
+        assert audit.meta.outcome_names == ["home", "died", "in ICU"]
+        assert audit.meta.counts.censored == 0
+        assert audit.meta.counts.steps == len(log) - 200
+        assert not any("stop before" in warning for warning in audit.meta.warnings)
+
+
+def test_outcomes_that_occur_late_by_chance_or_with_others_are_not_refused(tmp_path):
+    rare = (FOLLOWED[0], (["home", "died", "in ICU"], [0.5, 0.2, 0.3]))
+    _, path, study = unit(tmp_path, ends=rare)  # most of the longest stays end otherwise
+    read_log(path, tomllib.loads(study))
+    _, path, study = unit(tmp_path, ends=FOLLOWED, stays=9)  # too few to know
+    read_log(path, tomllib.loads(study))
+    _, path, study = unit(tmp_path, ends=FIXED)  # nothing ends before
+    read_log(path, tomllib.loads(study))
+
+
+def test_a_trial_of_fixed_length_is_warned_that_the_model_does_not_know_its_end(tmp_path):
+    _, path, study = unit(tmp_path, ends=FIXED)
+    for audit in both_audits(tmp_path, path, study):
+        share = audit.outcome_table(expected=True)["no outcome"].sum() / 200
+        assert share > 0.03
+        (told,) = [note for note in audit.meta.warnings if "after 6 decisions" in note]
+        assert f"'no outcome': {100 * share:.0f}%" in told
+        assert "horizon = 6 and by_step = true" in told
+        assert "no outcome" in outcome_order(Stays(audit))  # a chance that is not 0 is shown
+    for audit in both_audits(tmp_path, path, study + BY_STEP):
+        assert audit.all_end
+        assert not any("after 6 decisions" in note for note in audit.meta.warnings)
+        assert "no outcome" not in outcome_order(Stays(audit))

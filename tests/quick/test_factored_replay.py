@@ -9,6 +9,7 @@ import butfor as bf
 from butfor.models.factored import END, FactoredModel, Rewards
 from butfor.models.posterior import draw_factored
 from butfor.replay.credible import credible_of_models
+from butfor.replay.factored import draw_final_states
 from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN
 from tests.factored import (
@@ -324,10 +325,17 @@ def test_of_an_unlogged_final_state_only_the_end_is_known():
     np.testing.assert_allclose(null.probability[np.arange(30), log.outcome], 1.0, atol=1e-12)
 
 
-def test_an_end_that_depends_on_an_unlogged_final_state_is_refused(ward):
+def test_an_end_that_depends_on_an_unlogged_final_state_is_that_of_a_drawn_one(ward):
     model, log, behavior, target = ward
-    with pytest.raises(ValueError, match=r"final state was not logged, .* 'next.pulse', 'next.sug"):
-        Replay(without_finals(log), model, target, behavior=behavior)
+    hidden = without_finals(log)
+    drawn = draw_final_states(hidden, model)
+    assert (drawn.next_state >= 0).all()
+    known = hidden.next_state >= 0
+    np.testing.assert_array_equal(drawn.next_state[known], hidden.next_state[known])
+    found, same = (
+        Replay(one, model, target, behavior=behavior).outcomes() for one in (hidden, drawn)
+    )
+    np.testing.assert_allclose(found.probability, same.probability, atol=1e-14)
 
 
 # ----------------------------------------------------------------------------- evidence and errors

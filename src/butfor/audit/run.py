@@ -33,6 +33,7 @@ from butfor.audit.settings import LEARNED_HERE
 from butfor.audit.show import show
 from butfor.audit.tables import (
     count_pairs,
+    end_notes,
     episode_table,
     interval_notes,
     judged_table,
@@ -372,6 +373,7 @@ def describe_audit(
         ),
         warnings=(
             *warnings_of(counts, replay.terminal),
+            *end_notes(replay, log, numbers),
             *sampling_notes(replay),
             *interval_notes(replay, counts.episodes, drawn),
             *row_notes(replay),

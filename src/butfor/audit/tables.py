@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from butfor.audit.flags import describe_flag, describe_survival, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
+from butfor.audit.numbers import Numbers
 from butfor.audit.sampling import strata_columns
+from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
 from butfor.models.row_policy import check_rows, compare_rows, describe_loss
@@ -289,6 +291,22 @@ def warnings_of(counts: Counts, terminal: str) -> list[str]:
             "the null test and the decomposition need not hold."
         )
     return found
+
+
+def end_notes(replay: Replay, log: Episodes, numbers: Numbers) -> list[str]:
+    """Say that the model does not know when episodes end, if all end after the same decisions."""
+    cells = numbers.decomposition[numbers.decomposition["by"] == "outcome"]
+    ended = cells.loc[cells["observed"] == log.none_name, "episodes"].sum() == 0
+    told = replay.horizon == 1 or any(variable.clock for variable in log.state_variables)
+    if told or not ended or numbers.steps < numbers.episodes * replay.horizon:
+        return []
+    none = cells.loc[cells["counterfactual"] == log.none_name, "expected_episodes"].sum()
+    return [
+        f"Every episode ends with an outcome after {replay.horizon} decisions. The model does not "
+        f"know this: it lets some end earlier, and others not at all ({log.none_name!r}: "
+        f"{percent(none / numbers.episodes)}). Write horizon = {replay.horizon} and by_step = true "
+        "in [evaluation] of the study file, or use log.with_step()."
+    ]
 
 
 def sampling_notes(replay: Replay) -> list[str]:

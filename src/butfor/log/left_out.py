@@ -1,7 +1,8 @@
 """Episodes that are left out while a log is read: how many may be, and how they differ.
 
 Each part of a log tells how many of its episodes are kept and left out, by the outcome and the
-number of rows that were recorded. These counts travel with the record of problems, as they add up.
+number of rows that were recorded, and how many end with each outcome after each number of
+decisions. These counts travel with the record of problems, as they add up.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from butfor.log.decisions import Decisions
+from butfor.log.decisions import Decisions, first_rows
+from butfor.log.fields import LOST, place, quoted
 from butfor.types import Floats
 
 MOST, MOST_UNLIKE = 0.05, 0.01  # shares of the episodes; the second if they differ from the others
 CHANCE = 0.001  # the probability below which a difference is more than chance
+LEAST_LATE = 5  # episodes with an outcome at the greatest length alone that are no chance
 ROUNDING = 1e-9  # of sums, relative to the sum of the absolute rewards
 MARK = "recorded"  # of what counts episodes in a record of problems
-OUTCOME, ROWS = "outcome", "rows"
+OUTCOME, ROWS, ENDS = "outcome", "rows", "ends"
 FATES = KEPT, LEFT = "kept", "left out"
 NONE = "no outcome"
 REWARDS_LOST, OUTCOMES_LOST = "rewards of rows left out", "outcomes of episodes left out"
@@ -90,6 +93,48 @@ class Sums(NamedTuple):
                 f"{what}: rewards would add up to {left.total:g} instead of {self.total:g}, and "
                 f"{left.outcomes:,} episodes instead of {self.outcomes:,} would have an outcome"
             )
+
+
+def count_ends(rows: Decisions, outcomes: Sequence[str], horizon: float) -> dict[str, int]:
+    """Count the episodes by their decisions up to the horizon and their outcome, as `Recorded`."""
+    present = rows.episode[first_rows(rows.episode)]
+    steps = rows.transitions()[1][present]
+    ends = np.where(steps > horizon, -1, rows.ends[present])
+    after = np.minimum(steps, horizon).astype(np.int64)
+    pairs, numbers = np.unique(np.stack([after, ends]), axis=1, return_counts=True)
+    names = (*outcomes, NONE)
+    return {
+        "\t".join((MARK, ENDS, f"{step} {names[end]}", KEPT)): number
+        for (step, end), number in zip(pairs.T.tolist(), numbers.tolist(), strict=True)
+    }
+
+
+def check_ends(done: Mapping[str, int], name: str) -> None:
+    """Refuse outcomes that tell only that follow-up ended: a model does not know when that is.
+
+    These occur at the greatest length alone and are most of what occurs there, while others occur
+    before it.
+    """
+    by_length: dict[int, dict[str, int]] = {}
+    for key, (kept, _) in _divide(done)[1].get(ENDS, {}).items():
+        steps, _, end = key.partition(" ")
+        by_length.setdefault(int(steps), {})[end] = kept
+    last, at_last = max(by_length.items(), default=(0, {}))
+    known = {NONE, LOST}
+    early = {end for steps, ends in by_length.items() if steps < last for end in ends}
+    late = {end: kept for end, kept in at_last.items() if end not in early | known}
+    number = sum(late.values())
+    if not early - known or number < LEAST_LATE or 2 * number <= sum(at_last.values()):
+        return
+    first = next(iter(late))
+    raise ValueError(
+        f"{name}: the outcome {' and '.join(map(repr, late))} occurs only after {last} decisions, "
+        "as late as possible, and others before. It tells that follow-up ended, so a model that "
+        f"does not know the step would put {NONE!r} beside it; write horizon = {last} and by_step "
+        "= true in [evaluation]. If it is worth nothing and stands on last rows without an action, "
+        f"horizon = {last} will do, with none = {quoted(first)} in [words] instead of "
+        f"{place(OUTCOME, first)}"
+    )
 
 
 def check_left_out(done: Mapping[str, int], most: float | None, name: str) -> dict[str, int]:

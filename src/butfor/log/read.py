@@ -25,7 +25,7 @@ from butfor.log.decisions import Decisions, Index, begins, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.grid import INDICATOR, code_durations, code_steps
 from butfor.log.irregular import indicator_name
-from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_left_out
+from butfor.log.left_out import OUTCOMES_LOST, REWARDS_LOST, check_ends, check_left_out
 from butfor.log.meds.table import load_events
 from butfor.log.recorded import given_side, record
 from butfor.log.row_targets import read_target
@@ -95,6 +95,7 @@ def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = N
             f"{reading.name}: no episode is left; drop less in [problems] of the study"
         )
     name = str(source) if isinstance(source, str | Path) else "the log"
+    check_ends(reading.done, name)
     return replace(reading, done=check_left_out(reading.done, study.drop_at_most, name))
 
 

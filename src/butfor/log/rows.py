@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from butfor.log.column_rules import Key, column_rules
 from butfor.log.decisions import Decisions, Index, LogProblems, Mask
 from butfor.log.fields import LOST, place, step_size
 from butfor.log.grid import fill_missing, put_on_grid
-from butfor.log.left_out import Recorded, Sums
+from butfor.log.left_out import Recorded, Sums, count_ends
 from butfor.log.recorded import find_measured
 from butfor.log.sections import Study
 from butfor.log.settle import (
@@ -89,6 +90,9 @@ def settled_rows(
     rows.problems.check(log.name)
     sums.name_losses(rows)
     rows.problems.done |= recorded.count(rows)
+    if not study.evaluation.by_step:
+        horizon = study.evaluation.horizon
+        rows.problems.done |= count_ends(rows, list(study.outcome), horizon or math.inf)
     return rows, ids
 
 

@@ -94,9 +94,14 @@ def fit_factored(
     The end is predicted from the state that was reached and the action, not from the state before:
     what the state before adds to these tells of something hidden, and plans that trust it are worse
     than those that do not (in the sepsis simulator with glucose and diabetes hidden a true value of
-    .16 instead of .39). Give its parents to have it otherwise. If the log lacks the final state of
-    an episode with an outcome, the end is predicted from the state before and the action, and other
-    variables are learned from transitions that did not end.
+    .16 instead of .39). Give its parents to have it otherwise.
+
+    Where final states are unknown, those known at the same outcome stand for them, which is right
+    if it does not depend on the final state, given the outcome, whether it is known. Those *lost to
+    follow-up* are lost at the same rate in every step. If most final states are unknown, of all
+    episodes or of those with any one outcome, or if the log is wide or a learner is not "counts",
+    the end is predicted from the state before and the action, and other variables are learned from
+    transitions that did not end.
 
     A classifier whose parents have too many configurations for a table predicts on demand
     (`Predictor`); such a model, and one of a wide log, answers by sampling.
@@ -161,26 +166,42 @@ def learn_factored(
     order_variables(
         {name: found[name].parents if name in found else given.get(name, ()) for name in names}
     )
-    _check_end(rows, found[END].parents if END in found else given.get(END, ()))
+    counted = all(isinstance(one, str) for one in learners.values())
+    known_rows = rows.stand_ins() if counted else rows
+    _check_end(known_rows, found[END].parents if END in found else given.get(END, ()))
     for name in [*names, END]:
         if name not in found:
             chosen = given.get(name)
-            possible = candidates(rows, name, fixed, order) if chosen is None else chosen
-            counted = isinstance(learners[name], str)
-            source = rows if counted or logged is None else logged
+            possible = candidates(known_rows, name, fixed, order) if chosen is None else chosen
+            source = known_rows if isinstance(learners[name], str) or logged is None else logged
             found[name] = _learn(
                 source, name, learners[name], possible, chosen is not None, numbers
             )
+            if name == END:
+                found[END] = _add_lost(found[END], rows, known_rows)
     return FactoredModel(
         state_variables=rows.state_variables,
         action_variables=rows.action_variables,
         outcomes=rows.outcomes,
         factors=tuple(found[name] for name in [*names, END]),
-        rewards=fit_rewards(rows, _parents_of_rewards(rows, fixed)),
+        rewards=fit_rewards(known_rows, _parents_of_rewards(known_rows, fixed)),
         initial=rows.first / rows.first.sum(),
         counts=rows.pair_counts(),
         combinations=rows.combinations,
     )
+
+
+def _add_lost(end: AnyFactor, rows: Transitions, learned_from: Transitions) -> AnyFactor:
+    """Let those who are lost to unknown states be lost at the same rate everywhere."""
+    size = len(rows.outcomes) + 1
+    rate = np.bincount(rows.end, rows.weight, size) / rows.weight.sum()
+    rate[np.unique(learned_from.end)] = 0.0
+    if not rate.any() or not isinstance(end, Factor):
+        return end
+    others = np.where(rate > 0, 0.0, end.table)
+    table = rate + (1 - rate.sum()) * others / others.sum(axis=-1, keepdims=True)
+    cases = end.counts.sum(axis=-1, keepdims=True) * rate / (1 - rate.sum())
+    return replace(end, table=table, counts=end.counts + np.rint(cases))
 
 
 def _by_name(given: Mapping[str, Kind]) -> dict[str, Kind]:
@@ -262,7 +283,7 @@ def counted_factor(variable: str, cases: Cases, found: Backoff) -> Factor:
         variable,
         tuple(cases.names[parent] for parent in found.parents),
         found.table(cases),
-        cases.counts(found.parents),
+        np.rint(cases.counts(found.parents)),
         "counts",
         strength=found.strength,
         score=found.score / cases.total,

@@ -132,9 +132,9 @@ def _cells(factor: AnyFactor, rows: Transitions) -> Offsets | str | None:
         return None if not factor.learned or factor.source == "given" else "not counted"
     codes = rows.codes
     level = rows.end if factor.variable == END else codes[NEXT + factor.variable]
-    count = len(level)
-    place = np.asarray(factor.place(codes, count) * factor.levels + level)
-    return np.where((level >= 0) & (rows.next_state >= 0), place, -1) if factor.variable else place
+    place = np.asarray(factor.place(codes, len(level)) * factor.levels + level)
+    needed = factor.variable or any(parent.startswith(NEXT) for parent in factor.parents)
+    return np.where((level >= 0) & (rows.next_state >= 0), place, -1) if needed else place
 
 
 def _entries(model: TabularMDP, rows: Transitions) -> Offsets:

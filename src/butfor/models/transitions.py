@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.log.combinations import Combinations, Space, state_codes
 from butfor.log.episodes import Episodes
+from butfor.log.fields import LOST
 from butfor.log.variables import Outcome, Variable, count_levels, project, unravel
 from butfor.models.factored import ACTION, NEXT
 from butfor.models.learners import Codes
@@ -36,7 +37,7 @@ class Transitions(Space, Printed):
     action: Offsets  # [m]
     next_state: Offsets  # [m] -1: unknown
     end: Offsets  # [m] outcome; O: none
-    weight: Offsets  # [m] how often it was logged
+    weight: NDArray[Any]  # [m] how often it was logged, or for how many it stands
     reward: Floats  # [m] sum of the rewards
     squares: Floats  # [m] sum of the squared rewards
     lowest: Floats  # [m] reward
@@ -50,6 +51,25 @@ class Transitions(Space, Printed):
     def ends_known(self) -> bool:
         """Whether the state that was reached is known wherever an episode ended."""
         return bool((self.next_state >= 0).all())
+
+    def stand_ins(self) -> Transitions:
+        """Leave out unknown next states; those known at an outcome stand for all that ended in it.
+
+        Rates of outcomes stay; only the lost are gone, if most of their next states are unknown.
+        Nothing changes if that is so at any other outcome, or at all of them together.
+        """
+        known, ends = self.next_state >= 0, len(self.outcomes)
+        total = np.bincount(self.end, self.weight, ends + 1)
+        told = np.bincount(self.end, self.weight * known, ends + 1)
+        lost = np.array([*(outcome.name == LOST for outcome in self.outcomes), False])
+        mostly = 2 * np.append(told, told[:ends].sum()) < np.append(total, total[:ends].sum())
+        if known.all() or self.combinations is not None or mostly[~np.append(lost, False)].any():
+            return self
+        known = known & ~(lost & mostly[:-1])[self.end]
+        share = (total / np.maximum(told, 1.0))[self.end[known]]
+        kept = {name: getattr(self, name)[known] for name in COLUMNS}
+        kept |= {name: kept[name] * share for name in ("weight", "reward", "squares")}
+        return replace(self, **kept, numbers={})
 
     @cached_property
     def codes(self) -> Codes:

@@ -8,6 +8,7 @@ everything else is as for a `TabularMDP`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Variable, unravel
+from butfor.log.variables import Variable, ravel, unravel
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
 from butfor.models.factored import END, NEXT, AnyFactor, FactoredModel
 from butfor.models.learners import Codes
 from butfor.models.mdp import TabularMDP
+from butfor.random import episode_keys, uniforms
 from butfor.replay.observed import MOST_TABLED, ObservedEngine, dynamics_of
 from butfor.types import Floats
 
@@ -80,14 +82,15 @@ class FactoredEngine(ObservedEngine):
         return _kernel_factors(self.factored, self.replay.episodes, self.replay.log)
 
     def _problem(self, model: TabularMDP) -> kernels.Problem:
-        return divide_ends(super()._problem(model), self.factored, self.replay.log)
+        log = draw_final_states(self.replay.log, self.factored)
+        return divide_ends(super()._problem(model), self.factored, log)
 
     def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
         return couple_factors(self.replay.mechanism, self._tables, self._factors)
 
 
 def check_factored_log(episodes: Episodes, model: FactoredModel) -> None:
-    """Refuse a log whose variables or final states do not fit a factored model."""
+    """Refuse a log whose variables do not fit a factored model."""
     for kind, given, expected in (
         ("state", episodes.state_variables, model.state_variables),
         ("action", episodes.action_variables, model.action_variables),
@@ -97,14 +100,38 @@ def check_factored_log(episodes: Episodes, model: FactoredModel) -> None:
                 f"the {kind} variables of the episodes are {_sizes(given)}, those of the model "
                 f"{_sizes(expected)}; fit the model to episodes of the same kind"
             )
-    unknown = np.flatnonzero(episodes.next_state < 0)
-    parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
-    if len(unknown) and parents:
-        raise ValueError(
-            f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
-            f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
-            "parents of the end, or log the final states"
-        )
+
+
+def draw_final_states(log: Episodes, model: FactoredModel) -> Episodes:
+    """Draw final states that are unknown, given the outcome, if the end depends on them.
+
+    What an episode is given depends on its id and the model alone. So means over episodes are right
+    if it does not depend on the final state, given the outcome, whether it is known.
+    """
+    last = log.offsets[1:] - 1
+    lost = np.flatnonzero(log.next_state[last] < 0)
+    if len(lost) == 0 or not any(parent.startswith(NEXT) for parent in model.end.parents):
+        return log
+    pair = log.state[last[lost]].astype(np.int64) * model.n_actions + log.action[last[lost]]
+    *_, (end, row, weight, codes) = model.expand(np.unique(pair))
+    total = np.cumsum(weight[:, None] * end.rows(codes), axis=0)
+    total = np.concatenate([np.zeros((1, end.levels)), total])
+    first, stop, ended = (
+        np.searchsorted(row, pair),
+        np.searchsorted(row, pair, "right"),
+        log.outcome,
+    )
+    share = uniforms(episode_keys(0, log.id[lost], "final state"), 0)
+    low, high = total[first, ended[lost]], total[stop, ended[lost]]
+    ways = [
+        np.searchsorted(total[:, outcome], goal, "right") - 1
+        for outcome, goal in zip(ended[lost], low + share * (high - low), strict=True)
+    ]
+    names = [NEXT + variable.name for variable in model.state_variables]
+    reached = ravel(model.state_variables, [codes[name] for name in names])
+    found = log.next_state.copy()
+    found[last[lost]] = reached[np.minimum(ways, stop - 1)]
+    return replace(log, next_state=found)
 
 
 def divide_ends(problem: kernels.Problem, model: FactoredModel, log: Episodes) -> kernels.Problem:
@@ -208,9 +235,11 @@ def _kernel_factors(model: FactoredModel, episodes: Episodes, log: Episodes) -> 
     }
     first = sum((codes[NEXT + one.variable] * place[one.variable] for one in fixed), 0 * pair)
     after = [(names.index(name), stride) for one in parents for name, stride in one.after]
-    config, entry = _observed(model, factors, fixed, episodes)
+    config, entry = _observed(model, factors, fixed, draw_final_states(episodes, model))
     kept = episodes.time < log.horizon
-    unknown = (episodes.next_state < 0)[:, None] & (np.array(names) != END)
+    # nothing that depends on an unknown next state was learned from it
+    told = [name == END and not one.after for name, one in zip(names, parents, strict=True)]
+    unknown = (episodes.next_state < 0)[:, None] & ~np.array(told)
     return kernels.Factors(
         rows=_sparse_rows([_table(factor) for factor in factors], first_label),
         base=np.stack([one.base(codes) for one in parents], axis=1),

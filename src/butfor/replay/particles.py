@@ -72,6 +72,7 @@ class ParticleEngine:
         A function stays one, because particles reach states that are not in the log.
         """
         check_factored_log(episodes, model)
+        _check_final_states(episodes, model)
         if len(episodes.outcomes) != len(model.outcomes):
             raise ValueError(
                 f"the episodes have {len(episodes.outcomes)} outcomes, the model "
@@ -361,3 +362,15 @@ def state_table(policy: Policy, log: Episodes) -> Floats:
         return check_policy(as_array(policy), log.n_states, log.n_actions, "policy")
     codes = np.stack(list(log.codes(np.arange(log.n_states)).values()), axis=1)
     return policy_rows(policy, codes.astype(np.int64), log.n_actions, "policy")
+
+
+def _check_final_states(episodes: Episodes, model: FactoredModel) -> None:
+    """Refuse unknown final states on which the end depends."""
+    unknown = np.flatnonzero(episodes.next_state < 0)
+    parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
+    if len(unknown) and parents:
+        raise ValueError(
+            f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
+            f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
+            "parents of the end, or log the final states"
+        )

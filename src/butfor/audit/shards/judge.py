@@ -31,6 +31,7 @@ from butfor.log.read import Reading
 from butfor.models.factored import tabular
 from butfor.models.row_policy import check_rows, compare_rows
 from butfor.random import shard_keys
+from butfor.replay.factored import draw_final_states
 from butfor.replay.replay import Replay
 from butfor.replay.twins import find_twins
 from butfor.replay.usual import null_changes
@@ -66,7 +67,8 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     log = log.truncate(setting.question.horizon)
     replay = setting.question.ask(episodes=log, counts=setting.model.counts)
     replay.share(setting.shared[0])
-    first, course = find_twins(log)
+    told = draw_final_states(log, replay.factored) if replay.factors else log
+    first, course = find_twins(told)
     distinct = replay.part(first).compute(threads=threads)
     replay.compute_as(distinct, course)
     log, keys = replay.log, shard_keys(log.unit, setting.seed)

@@ -41,7 +41,7 @@ from butfor.evaluate.estimate import estimate_sample
 from butfor.evaluate.estimators.table import compared_with
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import plural
-from butfor.log.left_out import check_left_out
+from butfor.log.left_out import check_ends, check_left_out
 from butfor.log.recorded import given_side
 from butfor.log.sections import Study
 from butfor.types import Progress, enter_stage
@@ -304,6 +304,7 @@ class _Run:
             )
         self.shards = [s for s, key in zip(self.shards, keys, strict=True) if episodes[key]]
         name = self.shards[0].path + " and the other files" * (len(self.shards) > 1)
+        check_ends(total.done, name)
         return replace(total, done=check_left_out(total.done, study.drop_at_most, name))
 
     def _count(self, keys: Sequence[str], shared: dict[str, Any]) -> Iterator[tuple[str, Counts]]:

@@ -41,7 +41,8 @@ def predict_steps(halves: Halves, model: FactoredModel) -> list[OneStep]:
     learned = [one for one in model.factors if one.learned and one.levels > 1]
     codes, ends = logged_codes(log), step_ends(log)
     reached = log.next_state >= 0
-    usual = reached & (reached.all() | (ends == len(log.outcomes)))
+    after = any(parent.startswith(NEXT) for parent in model.end.parents)
+    usual = reached & (reached.all() | after | (ends == len(log.outcomes)))
     found = {
         factor.variable: OneStep(
             factor.variable,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from butfor.audit.audit import RARE
 from butfor.audit.experts import ExpertValue
 from butfor.evaluate.diagnostics.lights import LIGHTS as LIGHT_ORDER
 from butfor.evaluate.wording import counted, in_words, percent, share
@@ -179,8 +180,8 @@ def outcome_order(stays: Stays) -> list[str]:
     """Return the names of what happened, from bad to good, with no outcome between if it occurs."""
     bad = [outcome.name for outcome in stays.audit.model.outcomes if outcome.bad]
     good = [outcome.name for outcome in stays.audit.model.outcomes if not outcome.bad]
-    none, counts = stays.audit.meta.none, stays.audit.outcome_table()
-    occurs = counts.loc[none].sum() + counts[none].sum() > 0
+    none, expected = stays.audit.meta.none, stays.audit.outcome_table(expected=True)
+    occurs = expected.loc[none].sum() + expected[none].sum() > RARE * expected.to_numpy().sum()
     return [*bad, *[none] * bool(occurs), *good]
 
 
