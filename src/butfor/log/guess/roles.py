@@ -50,6 +50,7 @@ def _leave_out_empty(roles: Roles) -> None:
         needed = (
             len(roles.left) == 1
             or name in one[:1]
+            or (sounds(name, "reward") and profile.kind == "number" and profile.known.any())
             or any(
                 sounds(name, role) for role in ("outcome", "end", "behavior_probability", "target")
             )
@@ -201,7 +202,12 @@ def _rewards_and_ends(roles: Roles) -> None:
     rows, left = roles.rows, roles.left
     numbers = {n: p for n, p in left.items() if p.kind == "number"}
     likely = {n: p for n, p in numbers.items() if p.known.min() >= 0 and p.known.max() <= 1}
-    numbers = {n: p for n, p in numbers.items() if p.distinct > 1}
+    # the same reward in every row still tells long episodes from short ones
+    uneven = len(np.unique(np.bincount(rows.episode))) > 1
+    useless = [n for n, p in numbers.items() if p.constant and not uneven and sounds(n, "reward")]
+    for name in useless:
+        roles.take(name, LEFT_OUT, "every row has the same value")
+    numbers = {n: p for n, p in numbers.items() if n not in useless}
     for key, among in (("behavior_probability", likely), ("reward", numbers)):
         names = [n for n in roles.named(key, among) if n in left]
         if names:

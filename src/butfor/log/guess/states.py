@@ -14,6 +14,7 @@ from butfor.log.guess.actions import action_codes, count_section
 from butfor.log.guess.findings import Roles
 from butfor.log.guess.information import says_the_same, share_told
 from butfor.log.guess.profile import MOST_LEVELS, Profile
+from butfor.log.guess.words import sounds
 
 MOST_EMPTY = 0.3  # share of rows without a value, above which a column is not part of the state
 LITTLE = 0.05  # share that may be chance in a short log
@@ -65,6 +66,8 @@ def choose_states(roles: Roles) -> States:
             against = "too many states"
         elif roles.single and total * size * actions > len(roles.rows.order):
             against = "too few rows for each state and action"
+        elif candidate.action > MUCH and sounds(name, "cost"):
+            against = "a cost that the action tells, so it was not known before"
         else:
             same = (c.profile.name for c in chosen if says_the_same(c.bins, candidate.bins))
             against = next((f"it says nearly the same as {other}" for other in same), "")
