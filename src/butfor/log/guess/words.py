@@ -22,8 +22,8 @@ WORDS = {
     "action": "action actions activity conceptname task event arm decision intervention a",
     "offered": "item arm ad variant product article",
     "drug": "dose treatment treat treated trt rx drug medication therapy vaso vasopressor "
-    "vasopressors fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin "
-    "pressor pressors sedation",
+    "vasopressors fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic "
+    "antibiotics heparin pressor pressors sedation",
     # an amount, of which nothing else says that it is a treatment
     "amount": "input intake infusion infused bolus administered",
     "past": "total cumulated cumulative cum previous prior balance sum",
