@@ -204,10 +204,9 @@ def _rewards_and_ends(roles: Roles) -> None:
     likely = {n: p for n, p in numbers.items() if p.known.min() >= 0 and p.known.max() <= 1}
     # the same reward in every row still tells long episodes from short ones
     uneven = len(np.unique(np.bincount(rows.episode))) > 1
-    useless = [n for n, p in numbers.items() if p.constant and not uneven and sounds(n, "reward")]
-    for name in useless:
-        roles.take(name, LEFT_OUT, "every row has the same value")
-    numbers = {n: p for n, p in numbers.items() if n not in useless}
+    for name in [n for n, p in numbers.items() if p.constant and sounds(n, "reward")]:
+        if not uneven:
+            roles.take(name, LEFT_OUT, "every row has the same value")
     for key, among in (("behavior_probability", likely), ("reward", numbers)):
         names = [n for n in roles.named(key, among) if n in left]
         if names:
