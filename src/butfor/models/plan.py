@@ -127,16 +127,15 @@ class Plan(Printed, NDArrayOperatorsMixin):
         return f"Plan: {len(self.table):,} states, {self.table.shape[1]} actions"
 
     def _facts(self) -> dict[str, Any]:
-        planner, taught, said = self.recipe.planner, self.recipe.taught, UNKNOWN
-        if taught is not None:
-            said = f"{len(taught.id):,} episodes of log {taught.origin[:8]}"
+        planner, taught = self.recipe.planner, self.recipe.taught
+        known = taught and f"{len(taught.id):,} episodes of log {taught.origin[:8]}"
         given = ((name, value) for name, value in planner.keywords.items() if value is not None)
         options = (f"{name}={_brief(value)}" for name, value in given)
         changes = "".join(f", then {_name(one)}" for one in self.recipe.changes)
         return {
             "made by": f"{_name(planner)}({', '.join(options)}){changes}",
             "model": type(self.recipe.model).__name__,
-            "taught by": said,
+            "taught by": known or UNKNOWN,
         }
 
 
