@@ -160,7 +160,7 @@ def test_outcomes_are_told_although_some_episodes_are_lost():
 def test_captions_of_lists_say_what_differences_are_from(tmp_path, lost):
     audit, _ = audited(lost)
     page = bf.write_report(audit, tmp_path / "report.html").read_text(encoding="utf-8")
-    continued = ", as the model continues it where it stops early" * lost
+    continued = ", as the model continues it" * lost
     assert f"under the policy minus what happened{continued}. Worst" in page
     assert Stays(audit).compared == f"what happened{continued}"  # which the review's list says
 

@@ -259,7 +259,7 @@ class Stays:
     def compared(self) -> str:
         """What the differences of the table of episodes are from."""
         continued = "usual_return" in self.audit.episodes
-        return f"what happened{', as the model continues it where it stops early' * continued}"
+        return "what happened" + ", as the model continues it" * continued
 
     def _outcome(self, identifier: Any) -> int:
         """Return the number of an episode's outcome; -1: none."""

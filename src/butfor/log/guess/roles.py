@@ -203,9 +203,8 @@ def _rewards_and_ends(roles: Roles) -> None:
     numbers = {n: p for n, p in left.items() if p.kind == "number"}
     likely = {n: p for n, p in numbers.items() if p.known.min() >= 0 and p.known.max() <= 1}
     # the same reward in every row still tells long episodes from short ones
-    uneven = len(np.unique(np.bincount(rows.episode))) > 1
     for name in [n for n, p in numbers.items() if p.constant and sounds(n, "reward")]:
-        if not uneven:
+        if not np.ptp(np.bincount(rows.episode)):
             roles.take(name, LEFT_OUT, "every row has the same value")
     for key, among in (("behavior_probability", likely), ("reward", numbers)):
         names = [n for n in roles.named(key, among) if n in left]
