@@ -557,7 +557,11 @@ def test_the_same_reward_in_every_row_is_a_reward_where_lengths_differ():
     content = content_of(draft(unit(fixed=False).assign(cost=1.0, reward=-1.0)))
     assert content["columns"]["reward"] == "reward"
     assert all("reward" not in section for section in content["outcome"].values())
-    for log in (unit(fixed=True).assign(reward=-1.0), unit(fixed=False).assign(reward=0.0)):
+    for log in (
+        unit(fixed=True).assign(reward=-1.0),
+        unit(fixed=False).assign(reward=0.0),
+        unit(fixed=False).assign(reward=-1.0).drop(columns="status"),
+    ):
         drafted = draft(log)
         assert "reward" not in content_of(drafted)["columns"]
         assert roles_of(drafted)["reward"] == "left out"

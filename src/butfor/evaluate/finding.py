@@ -80,8 +80,8 @@ class Scale:
         pairs = [per_hundred(*pair) for pair in zip(chances, happened, strict=True)]
         # what is told next keeps the unit of what was told first, which says what it counts
         begun = [] if first else zip(self.chances.get(REPLAYED, chances), happened, strict=True)
-        numbers = [number for pair in (*pairs, *starmap(per_hundred, begun)) for number in pair]
-        unit = "%" if any("." in number for number in numbers) else ""
+        told_so_far = (*pairs, *starmap(per_hundred, begun))
+        unit = "%" if any("." in number for pair in told_so_far for number in pair) else ""
         parts = [
             f"{name} {new}{unit}{f' instead of {old}{unit}' * first}"
             for name, (new, old) in zip(self.outcomes, pairs, strict=True)

@@ -212,8 +212,7 @@ def _draft(roles: Roles, states: States) -> _Content:
     lines = [*([told] if told else []), *roles.notes, *(["Left out:", *left] if left else [])]
     content.comments["[columns]"] = "\n".join(lines)
     content.sections["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
-    told = "" if "time" in content.sections else _step_tells(roles, content)
-    if told:
+    if "time" not in content.sections and (told := _step_tells(roles, content)):
         content.sections["evaluation"]["by_step"] = True
         content.check("[evaluation]", f"{told}, so the step is in the state")
     content.sections = {key: part for key, part in content.sections.items() if part}
