@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import chain, starmap
 
 import pandas as pd
 
@@ -80,8 +80,7 @@ class Scale:
         pairs = [per_hundred(*pair) for pair in zip(chances, happened, strict=True)]
         # what is told next keeps the unit of what was told first, which says what it counts
         begun = [] if first else zip(self.chances.get(REPLAYED, chances), happened, strict=True)
-        told_so_far = (*pairs, *starmap(per_hundred, begun))
-        unit = "%" if any("." in number for pair in told_so_far for number in pair) else ""
+        unit = "%" if "." in "".join(chain(*pairs, *starmap(per_hundred, begun))) else ""
         parts = [
             f"{name} {new}{unit}{f' instead of {old}{unit}' * first}"
             for name, (new, old) in zip(self.outcomes, pairs, strict=True)
