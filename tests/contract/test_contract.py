@@ -23,7 +23,7 @@ from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into
 from butfor.evaluate.crossfit import cross_fitted, split_halves
 from butfor.evaluate.episode_columns import EpisodeColumns
-from butfor.evaluate.estimators.table import CONTINUED, CROSS_FITTED, ESTIMATORS
+from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, compared_with
 from butfor.mechanisms.protocol import Compiled
 from butfor.random import numbered_keys
 from butfor.replay.replay import Replay, as_replay
@@ -208,8 +208,8 @@ def check_numbers(audit, replay):
         alone = ESTIMATORS[name](sample, np.ones((1, len(sample))))[0]
         assert values[name] == pytest.approx(alone, abs=1e-12, nan_ok=True), name
     pieces = audit.decomposition.groupby("by")["contribution"].sum()
-    usual = values.get(CONTINUED, values["Observed"])
-    np.testing.assert_allclose(pieces, values["CF"] - usual, atol=1e-12)
+    gap = values["CF"] - values[compared_with(values.index)]
+    np.testing.assert_allclose(pieces, gap, atol=1e-12)
 
 
 def check_shown(audit, log, model, target, options, counts):

@@ -92,6 +92,16 @@ def test_pieces_that_do_not_add_up_are_an_error(exact):
         check_decomposition(table, difference + 1e-6)
 
 
+def test_pieces_of_large_returns_may_be_as_far_apart_as_their_rounding(exact):
+    table = decompose(exact.outcome_names, pieces_of(exact))
+    returns = ["observed_mean", "counterfactual_mean", "contribution"]
+    table[returns] *= 1e6
+    difference = 1e6 * exact.difference.mean()
+    check_decomposition(table, difference + 1e-9)
+    with pytest.raises(ArithmeticError, match="differ from the whole by 1"):
+        check_decomposition(table, difference + 1)
+
+
 # --------------------------------------------------------------------------------------- flags
 
 

@@ -193,6 +193,15 @@ def test_counts_are_whole_and_what_is_not_is_a_rate():
     assert "(died 22.25% instead of 22.31%;" in told(0.5538, 0.555, [0.2231, 0.2225])
 
 
+def test_shares_keep_the_unit_of_those_they_follow():
+    chances = {"Observed": [0.32], "CF": [0.325], "MB (cross-fitted)": [0.23]}
+    shown = estimates(observed=0.68, model=0.67, fresh=0.47)
+    scale = Scale(told_digits(shown), ("died",), chances)
+    sentence = conclude(shown, table(), scale).sentence
+    assert "(died 32.5% instead of 32.0%;" in sentence
+    assert "(died 23%;" in sentence
+
+
 @pytest.mark.parametrize("predicted", ["the action", "what follows"])
 def test_the_verdict_quotes_what_its_check_found(predicted):
     checks = table(the_past_still_matters="red")

@@ -156,6 +156,15 @@ def test_outcomes_are_told_although_some_episodes_are_lost():
     assert f"instead of {100 * usual['end 1']:.0f}" in audit.conclusion.sentence
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_captions_of_lists_say_what_differences_are_from(tmp_path, lost):
+    audit, _ = audited(lost)
+    page = bf.write_report(audit, tmp_path / "report.html").read_text(encoding="utf-8")
+    continued = ", as the model continues it" * lost
+    assert f"under the policy minus what happened{continued}. Worst" in page
+    assert Stays(audit).compared == f"what happened{continued}"  # which the review's list says
+
+
 def test_one_lost_episode_of_many_takes_no_outcome_from_the_verdict():
     log = tabular_case()[0]
     some = int(np.flatnonzero(log.lengths > 1)[0])

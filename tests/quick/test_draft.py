@@ -548,6 +548,72 @@ def test_a_label_of_the_last_possible_row_is_the_end_of_follow_up(tmp_path):
     assert audit.outcome_table().sum(axis=1).to_dict() == counts.to_dict()
 
 
+def without_homes(label):
+    """Return a log in which those who went home have this label instead."""
+    return unit(fixed=False).replace({"status": {"home": label}})
+
+
+def test_the_same_reward_in_every_row_is_a_reward_where_lengths_differ():
+    content = content_of(draft(unit(fixed=False).assign(cost=1.0, reward=-1.0)))
+    assert content["columns"]["reward"] == "reward"
+    assert all("reward" not in section for section in content["outcome"].values())
+    for log in (
+        unit(fixed=True).assign(reward=-1.0),
+        unit(fixed=False).assign(reward=0.0),
+        unit(fixed=False).assign(reward=-1.0).drop(columns="status"),
+    ):
+        drafted = draft(log)
+        assert "reward" not in content_of(drafted)["columns"]
+        assert roles_of(drafted)["reward"] == "left out"
+
+
+def test_a_cost_of_the_treatment_is_no_state():
+    log = unit(fixed=False).rename(columns={"drug": "treated"})
+    log["cost"] = 1 + 2 * (log["treated"] == "on")
+    drafted = draft(log)
+    assert roles_of(drafted)["treated"] == "action"
+    assert roles_of(drafted)["cost"] == "side"
+    assert list(content_of(drafted)["state"]) == ["lactate"]
+
+
+@pytest.mark.parametrize("label", ["lost", ""])
+def test_who_was_lost_early_is_not_said_to_have_reached_the_end_of_follow_up(tmp_path, label):
+    log = without_homes(label)
+    log = log[log["stay_id"].duplicated(keep=False)]
+    log.loc[~log["stay_id"].duplicated(keep="last"), "drug"] = ""  # rows that give final states
+    drafted = draft(log)
+    assert content_of(drafted)["words"]["none"] == "in ICU or lost"
+    assert drafted.undecided == ""
+    log.to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "study.toml").write_text(drafted.text)
+    read = bf.read_episodes(tmp_path / "log.csv", tmp_path / "study.toml")
+    assert read.outcome_names == ["died", "in ICU or lost"]
+    assert (read.outcome == 0).sum() <= log["status"].eq("died").sum()
+    assert (read.lengths[read.outcome == -1] < read.horizon).any()
+
+
+@pytest.mark.parametrize("label", ["home", "lost", ""])
+def test_who_decides_at_the_end_of_follow_up_is_not_said_to_be_lost(tmp_path, label):
+    log = without_homes(label)
+    log["reward"] = -1.0
+    drafted = draft(log)
+    content = content_of(drafted)
+    assert "in ICU" in content["outcome"]
+    assert "none" not in content["words"]
+    assert content["evaluation"]["by_step"]
+    assert drafted.undecided == ""
+    log.to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "study.toml").write_text(drafted.text)
+    audit = bf.audit_log(tmp_path / "log.csv", tmp_path / "study.toml", models=0, rehearsal=False)
+    counts = log["status"].value_counts()
+    found = audit.episodes["observed_outcome"].value_counts()
+    assert {name: found[name] for name in ("died", "in ICU")} == dict(counts[["died", "in ICU"]])
+    assert label != "home" or audit.episodes["p_none"].mean() < 0.001
+    assert content_of(draft(log.drop(columns="reward")))["words"].get("none") == (
+        "in ICU" if label == "home" else None
+    )
+
+
 def test_results_at_the_end_of_a_trial_of_fixed_length_are_results(tmp_path):
     log = unit(fixed=True)
     content = content_of(draft(log))

@@ -291,7 +291,10 @@ def test_comparisons_know_it_too(log, model, plan):
     replays = {"usual": bf.Replay(log, model, fixed), "plan": bf.Replay(log, model, plan)}
     found = bf.compare_policies(replays, resamples=20)
     assert found["low"].isna().all()
-    assert (found["warning"][found["policy"] == "plan"] == LEARNED).all()
+    named = LEARNED.replace("no interval", "no interval, because of plan")
+    assert (found["warning"][found["policy"] == "plan"] == named).all()
+    found = bf.compare_policies(dict(reversed(replays.items())), resamples=20)
+    assert (found["warning"][found["policy"] == "usual"] == named).all()  # not because of itself
     replays["plan"] = bf.Replay(log, model, plan.table)
     assert bf.compare_policies(replays, resamples=20)["low"].notna().any()
 

@@ -99,6 +99,7 @@ def public_objects():
         "rewards": factored.rewards,
         "pomdp": pomdp,
         "replay": replay,
+        "question of a plan": bf.Replay(log, tabular, bf.policy_iteration(tabular, discount=0.99)),
         "outcomes": replay.outcomes(),
         "steps": replay.steps(),
         "draws": replay.draws(2, seed=0),
@@ -110,6 +111,7 @@ def public_objects():
         "settings": AuditSettings(),
         "mechanism": bf.InverseCDF(order=(1, 0)),
         "caution": bf.Caution(),
+        "plan": bf.policy_iteration(bf.fit_mdp(replay.log), discount=0.99),
         "rules": bf.Rules(),
         "row bounds": bf.mechanisms.row_bounds([0.5, 0.5], [0.2, 0.8], 0, [0.0, 1.0]),
     }
@@ -122,10 +124,16 @@ def test_every_object_prints_in_at_most_ten_lines():
         assert type(one).__name__ in lines[0] or name == "factor"
         assert "[[" not in repr(one), name  # no numbers of an array
         assert " at 0x" not in repr(one), name
-        if isinstance(one, Printed):
+        if isinstance(one, Printed) or name == "plan":
             table = one._repr_html_()
             assert table.count("<tr>") == len(lines) - 1
             assert all(html.escape(word) in table for word in lines[0].split())
+
+
+def test_a_question_says_that_its_target_is_a_plan():
+    assert "target        Plan: 144 states, 8 actions" in repr(
+        public_objects()["question of a plan"]
+    )
 
 
 def test_dataclasses_with_arrays_print_their_size_only():

@@ -79,7 +79,8 @@ def test_policies_that_cannot_be_paired_are_refused(setting):
             compare_policies(replays)
     found = compare_policies({"a": replay, "b": replay.ask(target=other)}, learned=["b"])
     assert found["low"].isna().all()
-    assert set(found["warning"]) == {"", LEARNED}
+    named = LEARNED.replace("no interval", "no interval, because of b")
+    assert set(found["warning"]) == {"", named}
 
 
 def test_an_audit_folder_holds_its_question(setting, tmp_path):

@@ -82,8 +82,7 @@ def compare_policies(
                 rows.append((estimator, side.name, first.name, value, 0.0, *NONE, ""))
                 continue
             pair, gap = _Pair(estimator, side, first), value - first.value(estimator)
-            flattered = any(one.name in learned for one in (side, first))
-            reason = LEARNED if flattered else pair.reason
+            reason = pair.reason(learned)
             ends = NONE if reason else pair.interval(gap, resamples, seed, confidence)
             rows.append((estimator, side.name, first.name, value, gap, *ends, reason))
     return Table(rows, columns=COLUMNS)
@@ -129,11 +128,13 @@ class _Pair:
     one: _Side
     other: _Side
 
-    @property
-    def reason(self) -> str:
-        """Why there is no interval; "" if there is one."""
-        found = (side.intervals.reason(self.estimator) for side in (self.one, self.other))
-        return next((reason for reason in found if reason), "")
+    def reason(self, learned: Collection[str]) -> str:
+        """Why there is no interval, and because of which policy; "" if there is one."""
+        for side in (self.one, self.other):
+            found = LEARNED if side.name in learned else side.intervals.reason(self.estimator)
+            if found:
+                return found.replace("no interval", f"no interval, because of {side.name}", 1)
+        return ""
 
     def interval(
         self, gap: float, resamples: int, seed: int, confidence: float

@@ -101,7 +101,13 @@ def decompose(names: Sequence[str], pieces: Pieces, *, continued: bool = False) 
 
 
 def check_decomposition(table: pd.DataFrame, difference: float, tolerance: float = 1e-10) -> float:
-    """Return how far the pieces of any split are from the whole; raise an error if too far."""
+    """Return how far the pieces of any split are from the whole; raise an error if too far.
+
+    `tolerance` is relative to the largest mean return, if that is above 1.
+    """
+    tolerance *= max(
+        1.0, float(table[["observed_mean", "counterfactual_mean"]].abs().max(axis=None))
+    )
     sums = table.groupby("by")["contribution"].sum()
     gap = float(np.abs(sums - difference).max())
     if gap > tolerance:

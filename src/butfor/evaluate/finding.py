@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, starmap
 
 import pandas as pd
 
@@ -81,7 +82,9 @@ class Scale:
         if happened is None or chances is None:
             return f"{'average return ' * first}{told}" if not self.digits.rate else told
         pairs = [per_hundred(*pair) for pair in zip(chances, happened, strict=True)]
-        unit = "%" if any("." in number for pair in pairs for number in pair) else ""
+        # what is told next keeps the unit of what was told first, which says what it counts
+        begun = [] if first else zip(self.chances.get(REPLAYED, chances), happened, strict=True)
+        unit = "%" if "." in "".join(chain(*pairs, *starmap(per_hundred, begun))) else ""
         parts = [
             f"{name} {new}{unit}{f' instead of {old}{unit}' * first}"
             for name, (new, old) in zip(self.outcomes, pairs, strict=True)

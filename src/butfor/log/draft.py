@@ -15,6 +15,7 @@ from butfor.log.coding import listed, text_of
 from butfor.log.combinations import MOST_STATES
 from butfor.log.decisions import KINDS, Index
 from butfor.log.fields import UNIT_NAMES, place
+from butfor.log.guess.actions import action_codes
 from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
 from butfor.log.guess.profile import FEW, Profile, find_spacing
 from butfor.log.guess.roles import earns_early, recognize
@@ -208,11 +209,9 @@ def _draft(roles: Roles, states: States) -> _Content:
     lines = [*([told] if told else []), *roles.notes, *(["Left out:", *left] if left else [])]
     content.comments["[columns]"] = "\n".join(lines)
     content.sections["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
-    if "time" not in content.sections and _is_fixed_length(roles, content):
+    if "time" not in content.sections and (told := _step_tells(roles, content)):
         content.sections["evaluation"]["by_step"] = True
-        content.check(
-            "[evaluation]", "every episode has the same length, so the step is in the state"
-        )
+        content.check("[evaluation]", f"{told}, so the step is in the state")
     content.sections = {key: part for key, part in content.sections.items() if part}
     return content
 
@@ -284,11 +283,18 @@ def _outcomes(roles: Roles, content: _Content) -> None:
         problems["unknown_levels"] = "fill"
         text = f"episodes with {column!r} = {listed(unknown)} count as cut short (censored)"
         content.check("[columns]", text)
+    ended = np.any([profile.rows_with(value)[roles.rows.last] for value in values], axis=0)
     follow_up = None if roles.rising else _end_of_follow_up(roles, profile, values)
-    if follow_up is not None:
+    # a last decision would be left out with its reward, or count as lost
+    counts = "reward" in roles.columns or not ended.all()
+    if follow_up is not None and not (counts and _ends_decision(roles, profile, follow_up)):
         values = tuple(value for value in values if value != follow_up)
-        content.sections["words"] = {"none": follow_up}
         text = f"{follow_up!r} occurs only at the greatest length: the end of follow-up, no outcome"
+        if not ended.all():
+            problems["unknown_levels"] = "fill"
+            text += f".\nOthers stop earlier without one: they were not {follow_up!r}, but lost"
+            follow_up += " or lost"
+        content.sections["words"] = {"none": follow_up}
         content.check("[words]", text)
     content.sections["problems"] = problems
     signs = good_or_bad(column, values)
@@ -331,20 +337,28 @@ def _end_of_follow_up(roles: Roles, profile: Profile, values: Sequence[str]) -> 
     return next((v for v in late if 2 * found[v].sum() > longest.sum()), None)
 
 
-def _is_fixed_length(roles: Roles, content: _Content) -> bool:
-    """Whether all episodes end with an outcome after the same number of rows."""
+def _ends_decision(roles: Roles, profile: Profile, value: str) -> bool:
+    """Whether an outcome stands beside an action, not in a last row that gives the final state."""
+    return bool((profile.rows_with(value) & (action_codes(roles) >= 0)).any())
+
+
+def _step_tells(roles: Roles, content: _Content) -> str:
+    """Say why the step tells which outcomes are possible; empty if it does not, or has no room."""
     column = roles.columns.get("outcome")
     if column is None or roles.single or not roles.log.whole:
-        return False
-    ends = [
-        roles.profiles[column].rows_with(v)[roles.rows.last] for v in content.sections["outcome"]
-    ]
+        return ""
+    profile, values = roles.profiles[column], list(content.sections["outcome"])
+    ends = [profile.rows_with(value)[roles.rows.last] for value in values]
     states = [
         len(s.get("levels", s.get("cuts", ()))) + 1 for s in content.sections["state"].values()
     ]
     size = _lengths(roles)
     room = math.prod(states) * (int(size.max()) + 1) <= MOST_STATES
-    return room and bool(np.any(ends, axis=0).all() and size.min() == size.max())
+    late = _end_of_follow_up(roles, profile, values)
+    if room and late is not None:
+        return f"{late!r} occurs only at the greatest length"
+    fixed = room and np.any(ends, axis=0).all() and size.min() == size.max()
+    return "every episode has the same length" if fixed else ""
 
 
 def _side(states: States, content: _Content) -> None:

@@ -14,6 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.log.episodes import Episodes
+from butfor.printed import Printed
 from butfor.types import Floats
 
 UNKNOWN = "no log that butfor knows"
@@ -71,7 +72,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan(NDArrayOperatorsMixin):
+class Plan(Printed, NDArrayOperatorsMixin):
     """A policy planned in a model: its array [S, A], and how it was made, from which log.
 
     It is accepted wherever an array is, and has an array's methods; `np.asarray` returns the array
@@ -120,22 +121,22 @@ class Plan(NDArrayOperatorsMixin):
             raise AttributeError(name)
         return getattr(self.policy, name)
 
-    def __repr__(self) -> str:
-        size = "a function of level codes"
-        if not callable(self.policy):
-            size = f"{len(self.table):,} states, {self.table.shape[1]} actions"
-        planner, taught, said = self.recipe.planner, self.recipe.taught, UNKNOWN
-        if taught is not None:
-            said = f"{len(taught.id):,} episodes of log {taught.origin[:8]}"
+    def _title(self) -> str:
+        if callable(self.policy):
+            return "Plan: a function of level codes"
+        return f"Plan: {len(self.table):,} states, {self.table.shape[1]} actions"
+
+    def _facts(self) -> dict[str, Any]:
+        planner, taught = self.recipe.planner, self.recipe.taught
+        known = taught and f"{len(taught.id):,} episodes of log {taught.origin[:8]}"
         given = ((name, value) for name, value in planner.keywords.items() if value is not None)
         options = (f"{name}={_brief(value)}" for name, value in given)
         changes = "".join(f", then {_name(one)}" for one in self.recipe.changes)
-        return (
-            f"Plan: {size}\n"
-            f"  made by    {_name(planner)}({', '.join(options)}){changes}\n"
-            f"  model      {type(self.recipe.model).__name__}\n"
-            f"  taught by  {said}"
-        )
+        return {
+            "made by": f"{_name(planner)}({', '.join(options)}){changes}",
+            "model": type(self.recipe.model).__name__,
+            "taught by": known or UNKNOWN,
+        }
 
 
 class FunctionPlan(Plan):

@@ -255,6 +255,12 @@ class Stays:
         steps = self._steps(self._position[identifier])
         return list_treatments(self.audit, self.layout.action, steps)
 
+    @property
+    def compared(self) -> str:
+        """What the differences of the table of episodes are from."""
+        continued = "usual_return" in self.audit.episodes
+        return "what happened" + ", as the model continues it" * continued
+
     def _outcome(self, identifier: Any) -> int:
         """Return the number of an episode's outcome; -1: none."""
         names = self.audit.meta.outcomes

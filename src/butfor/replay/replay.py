@@ -215,7 +215,7 @@ class Replay(Printed):
     def _facts(self) -> dict[str, Any]:
         return {
             "model": self.model,
-            "target": self.target,
+            "target": self.target if self.plan is None else self.plan,
             "behavior": self.behavior if self.behavior_given else "estimated from the log",
             "mechanism": self.mechanism,
             "action noise": self.action_noise,

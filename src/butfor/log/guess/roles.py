@@ -49,6 +49,7 @@ def _leave_out_empty(roles: Roles) -> None:
         needed = (
             len(roles.left) == 1
             or name in one[:1]
+            or (sounds(name, "reward") and profile.kind == "number" and profile.known.any())
             or any(
                 sounds(name, role) for role in ("outcome", "end", "behavior_probability", "target")
             )
@@ -200,7 +201,6 @@ def _rewards_and_ends(roles: Roles) -> None:
     rows, left = roles.rows, roles.left
     numbers = {n: p for n, p in left.items() if p.kind == "number"}
     likely = {n: p for n, p in numbers.items() if p.known.min() >= 0 and p.known.max() <= 1}
-    numbers = {n: p for n, p in numbers.items() if p.distinct > 1}
     for key, among in (("behavior_probability", likely), ("reward", numbers)):
         names = [n for n in roles.named(key, among) if n in left]
         if names:
@@ -224,6 +224,12 @@ def _rewards_and_ends(roles: Roles) -> None:
             roles.rising = names[0] in rising
             roles.fill("outcome", names[0], why)
             break
+    reward = roles.columns.get("reward", "")
+    even = not np.ptp(np.bincount(rows.episode))
+    # the same reward in every row tells long episodes from short ones, if they come to an end
+    if reward in numbers and numbers[reward].constant and (even or "outcome" not in roles.columns):
+        del roles.columns["reward"]
+        roles.found[reward] = Finding(reward, LEFT_OUT, "every row has the same value")
     if roles.single and "outcome" not in roles.columns:
         _outcome_of_one_row(roles)
     for name in roles.named("end", rising | endings) + roles.named("cut", rising | endings):

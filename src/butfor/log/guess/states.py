@@ -15,6 +15,7 @@ from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.guess.actions import action_codes, count_section
 from butfor.log.guess.findings import Roles
 from butfor.log.guess.profile import MOST_LEVELS, Profile
+from butfor.log.guess.words import sounds
 
 MOST_EMPTY = 0.3  # share of rows without a value, above which a column is not part of the state
 LITTLE = 0.05  # share that may be chance in a short log
@@ -69,6 +70,8 @@ def choose_states(roles: Roles) -> States:
             against = "too many states"
         elif roles.single and total * size * actions > len(roles.rows.order):
             against = "too few rows for each state and action"
+        elif candidate.action > MUCH and sounds(name, "cost"):
+            against = "a cost that the action tells, so it was not known before"
         else:
             same = (c.profile.name for c in chosen if says_the_same(c.bins, candidate.bins))
             against = next((f"it says nearly the same as {other}" for other in same), "")

@@ -21,16 +21,16 @@ WORDS = {
     "state": "state states s observation obs cluster",
     "action": "action actions activity conceptname task event arm decision intervention a",
     "offered": "item arm ad variant product article",
-    "drug": "dose treatment treat trt rx drug medication therapy vaso vasopressor vasopressors "
-    "fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin "
-    "pressor pressors sedation",
+    "drug": "dose treatment treat treated trt rx drug medication therapy vaso vasopressor "
+    "vasopressors fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic "
+    "antibiotics heparin pressor pressors sedation",
     # an amount, of which nothing else says that it is a treatment
     "amount": "input intake infusion infused bolus administered",
     "past": "total cumulated cumulative cum previous prior balance sum",
     "fluid": "fluid fluids input intake infusion infused bolus crystalloid",
     "pressor": "vaso vasopressor vasopressors norepinephrine noradrenaline epinephrine pressor "
     "pressors",
-    "any drug": "dose treatment treat trt rx drug medication therapy",  # names none of them
+    "any drug": "dose treatment treat treated trt rx drug medication therapy",  # names none of them
     "target": "target policy recommended recommendation suggested suggestion proposed",
     "followup": "futime followup follow survtime",
     "future": "futime followup follow survtime enddate los lengthofstay dischtime dischargetime "

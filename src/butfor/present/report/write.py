@@ -135,6 +135,7 @@ def render_report(
         flagged=len(audit.flagged),
         shown=len(shown),
         stories=content.stories(all_stays, pictures),
+        compared=all_stays.compared,
         included=content.included(all_stays, len(shown)),
         blocks={name: _json(block) for name, block in blocks.items()},
         pictures=[_json(picture) for picture in pictures],

@@ -145,6 +145,7 @@ def list_episodes(viewer: SignedIn, filters: Annotated[ListFilters, Depends()]) 
         "episodes": [_row(review, name, states.get(name, "none")) for name in page],
         "after": page[-1] if start + LIST_PAGE < len(chosen) else None,
         "caveat": CAVEATS["estimate"],
+        "compared": review.stays.compared,
     }
 
 
