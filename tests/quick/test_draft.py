@@ -637,6 +637,16 @@ def test_an_outcome_that_is_rare_at_the_greatest_length_stays_an_outcome():
     assert set(content_of(draft(log))["outcome"]) == {"died", "home", "in ICU"}
 
 
+def test_several_outcomes_of_the_greatest_length_are_results_that_need_the_step():
+    log = unit(fixed=False)
+    late = log["status"].eq("in ICU")
+    log.loc[late, "status"] = np.where(log.loc[late, "stay_id"] % 3 > 0, "ill", "well")
+    drafted = draft(log)
+    assert set(content_of(drafted)["outcome"]) == {"died", "home", "well", "ill"}
+    assert "none" not in content_of(drafted)["words"]
+    assert "write horizon = 6 and by_step = true in [evaluation]" in drafted.text
+
+
 def visits(**columns):
     """Forty patients with three visits each, and no column that looks like an action."""
     rng = np.random.default_rng(3)

@@ -327,14 +327,17 @@ def _lengths(roles: Roles) -> Index:
 
 
 def _end_of_follow_up(roles: Roles, profile: Profile, values: Sequence[str]) -> str | None:
-    """Return the outcome of most of the longest episodes and no others, if others end earlier."""
+    """Return the one outcome of most of the longest episodes and no others, if some end earlier.
+
+    Several such outcomes are results.
+    """
     size, last = _lengths(roles), roles.rows.last
     longest = size[roles.rows.episode[last]] == size.max()
     found = {value: profile.rows_with(value)[last] for value in values}
     if roles.single or not any((ends & ~longest).any() for ends in found.values()):
         return None
     late = [v for v, ends in found.items() if ends.any() and not (ends & ~longest).any()]
-    return next((v for v in late if 2 * found[v].sum() > longest.sum()), None)
+    return late[0] if len(late) == 1 and 2 * found[late[0]].sum() > longest.sum() else None
 
 
 def _ends_decision(roles: Roles, profile: Profile, value: str) -> bool:
