@@ -9,8 +9,7 @@ from itertools import pairwise
 from butfor.cli.study import STUDIES
 from butfor.paper import published
 from butfor.paper.experiment import Oberst2019Settings
-from butfor.present.ranges import LEAST
-from butfor.present.text import FULL_NAMES
+from butfor.present.text import FULL_NAMES, LEAST
 from butfor.studies.article import PAPER, write_study
 from butfor.studies.factors.experiment import FactorsSettings
 from butfor.studies.mechanisms.experiment import MechanismsSettings

@@ -62,7 +62,7 @@ def describe(value: object) -> str:
     if isinstance(value, np.ndarray):
         said = f"array {list(value.shape)} of {value.dtype}"
     elif isinstance(value, pd.DataFrame):
-        said = f"{_rows(len(value))} of {', '.join(map(str, value.columns))}"
+        said = f"table {list(value.shape)} of {', '.join(map(str, value.columns))}"
     elif isinstance(value, Printed):
         said = value._title()
     elif isinstance(value, str):
@@ -78,10 +78,6 @@ def describe(value: object) -> str:
         shape = getattr(value, "shape", None)  # of what is used as an array
         said = name or (f"{type(value).__name__} {list(shape)}" if shape else repr(value))
     return said if len(said) <= MOST_CHARACTERS else f"{said[: MOST_CHARACTERS - 2]} …"
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _name(value: object) -> str:

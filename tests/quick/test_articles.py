@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from butfor import charts
 from butfor.cli.main import app
-from butfor.present.ranges import enough_logs, range_name, range_percentiles
+from butfor.present.text import enough_logs, range_name, range_percentiles
 from butfor.studies.article import listed, plain, share, signed, spelled, study_page
 from butfor.studies.factors.article import STUDY, results, short
 from butfor.studies.factors.experiment import HALF, NAMES, OTHER, SAME, STATES, Experiment

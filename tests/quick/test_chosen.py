@@ -9,7 +9,7 @@ from butfor.audit import intervals
 from butfor.audit.run import run_audit
 from butfor.audit.sampling import SAMPLE, WHOLE, sample_size
 from butfor.audit.settings import AuditSettings
-from butfor.replay.chosen import central, mean_of_sample
+from butfor.replay.credible import central, mean_of_sample
 
 ENDS = [0.025, 0.975]
 FALSE_ALARM = 1e-6

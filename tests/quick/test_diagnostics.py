@@ -208,7 +208,8 @@ def test_a_target_that_was_never_tried_has_red_lights():
     # Influence: stays 0 and 1 keep their first of two steps (1 - .75), the others none: .5, .5, 0,
     # 0, so that the median is .25.
     found = diagnose(ward_log(), bf.fit_mdp(ward_log()), NEVER_TRIED)
-    assert {lights(found)[check] for check in CHECKS[:6]} == {"red"}
+    assert lights(found)["mean importance weight"] == "unknown"
+    assert [lights(found)[check] for check in CHECKS[:6]].count("red") == 5
     assert values(found)["influence"] == 0.25
     assert values(found)["effective sample size"] == values(found)["episodes left"] == 0.0
     assert worst_light(found) == "red"

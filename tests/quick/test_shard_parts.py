@@ -10,6 +10,7 @@ import pytest
 import butfor as bf
 from butfor.audit.shards import Threads, packed, stitch
 from butfor.audit.shards.coded import code_episodes, code_steps, decode_log, stored_log
+from butfor.audit.shards.judge import find_twins
 from butfor.audit.shards.packed import (
     PackedTable,
     pack_arrays,
@@ -17,7 +18,6 @@ from butfor.audit.shards.packed import (
     table_file,
     unpack_arrays,
 )
-from butfor.replay.twins import find_twins
 
 
 @pytest.fixture(scope="module")

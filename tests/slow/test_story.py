@@ -12,7 +12,6 @@ from butfor.audit.meta import CredibleSettings
 from butfor.log.study import read_study
 from butfor.present import Stays
 from butfor.present.charts.trajectory.rows import trajectory_datasets
-from butfor.present.clock import STEPS, Clock
 from butfor.present.story import (
     Decision,
     chance_range,
@@ -23,6 +22,7 @@ from butfor.present.story import (
     tell_range,
     tell_risk,
 )
+from butfor.present.text import STEPS, Clock
 from tests.audits import trade_audit
 from tests.reference.story import first_time, read_claims, spoken
 

@@ -26,9 +26,8 @@ from butfor.evaluate.wording import (
     plural,
     share,
 )
-from butfor.present.clock import Clock, clock_of
 from butfor.present.story import outcome_chances, recorded_part
-from butfor.present.text import LIGHTS, capitalized, check_name, left_out
+from butfor.present.text import LIGHTS, Clock, capitalized, check_name, clock_of, left_out
 from butfor.replay.steps import THIN
 from butfor.replay.usual import MOSTLY
 

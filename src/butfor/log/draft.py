@@ -125,10 +125,12 @@ def _settle(source: Any, content: _Content, log: Log, roles: Roles) -> str:
     evaluation = content.sections.pop("evaluation")
     trial = content.sections | {"outcome": _placeholders(content.sections)}
     trial = {key: part for key, part in trial.items() if part}
+    if evaluation.get("by_step"):
+        trial["evaluation"] = {"by_step": True, "horizon": int(_lengths(roles).max())}
     while True:
         try:
             study = read_study(tomllib.loads(write_toml(trial | {"problems": problems})))
-            horizon = read_log(source, study).episodes.horizon
+            horizon = int(read_log(source, study).episodes.lengths.max())
         except ValueError as error:
             found = str(error)
         else:

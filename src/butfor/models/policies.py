@@ -152,3 +152,25 @@ def softened(policy: ArrayLike, epsilon: float) -> Floats:
         raise ValueError(f"policy has shape {array.shape}: softening needs at least two actions")
     array = check_distributions(array, "policy", ("state",))
     return (1 - epsilon) * array + epsilon * (1 - array) / (array.shape[1] - 1)
+
+
+def check_counts(counts: ArrayLike | None, episodes: Episodes, hidden: bool) -> NDArray[np.int64]:
+    """Return the logged decisions by state and action, [S, A]; at least those of the episodes."""
+    own = action_counts(episodes)
+    if counts is None:
+        return own
+    if hidden:
+        raise ValueError("counts: with a hidden state they follow from the episodes; leave it out")
+    given = np.asarray(counts)
+    if given.shape != own.shape or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"counts: expected whole numbers of shape {own.shape}, got {given.dtype} of shape "
+            f"{given.shape}"
+        )
+    if (given < own).any():
+        state, action = np.argwhere(given < own)[0]
+        raise ValueError(
+            f"counts: {given[state, action]} at state {state}, action {action}, but these episodes "
+            f"alone have {own[state, action]}; give the counts of the whole log"
+        )
+    return given.astype(np.int64)

@@ -27,8 +27,7 @@ from butfor.present.charts import (
     scm_diagrams,
     trajectory_chart,
 )
-from butfor.present.ranges import enough_logs, range_name
-from butfor.present.text import ESTIMATE, FULL_NAMES, SIMULATOR
+from butfor.present.text import ESTIMATE, FULL_NAMES, SIMULATOR, enough_logs, range_name
 from butfor.replay.draws import draws_needed
 from butfor.studies.article import PAPER, Study, signed
 

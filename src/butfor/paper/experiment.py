@@ -23,7 +23,7 @@ from butfor.models.planning import policy_value
 from butfor.models.policies import TERMINALS
 from butfor.models.simulate import simulate_model
 from butfor.paper.discharge import discharge_when_treatment_stops
-from butfor.present.ranges import range_percentiles
+from butfor.present.text import range_percentiles
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay

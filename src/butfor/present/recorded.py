@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.log.recorded import FILLED, RAW, TIME
-from butfor.present.clock import Clock
-from butfor.present.text import capitalized
+from butfor.present.text import Clock, capitalized
 
 TIME_IN_LOG = "Time in the log"
 BEHIND = "What the record says, before it became levels or clusters for the model."

@@ -27,7 +27,6 @@ from butfor.present.charts.trajectory.rows import (
     trajectory_table,
 )
 from butfor.present.charts.trajectory.template import trajectory_size, trajectory_template
-from butfor.present.clock import Clock, clock_of
 from butfor.present.recorded import (
     recorded_table,
     recorded_values,
@@ -45,7 +44,7 @@ from butfor.present.story import (
     tell_range,
     tell_risk,
 )
-from butfor.present.text import TREATED_ALIKE, capitalized, ending
+from butfor.present.text import TREATED_ALIKE, Clock, capitalized, clock_of, ending
 from butfor.present.treatments import list_treatments, policy_chances, treatment_rows
 
 

@@ -16,8 +16,7 @@ import pandas as pd
 from butfor.audit.meta import CredibleSettings
 from butfor.evaluate.wording import Digits, digits_for, percent, share
 from butfor.log.variables import Outcome, Variable, describe_action, is_switch, unravel
-from butfor.present.clock import Clock
-from butfor.present.text import ESTIMATE, HOLDS, TREATED_ALIKE, capitalized, cases_text
+from butfor.present.text import ESTIMATE, HOLDS, TREATED_ALIKE, Clock, capitalized, cases_text
 from butfor.replay.steps import SPARSE, THIN
 from butfor.replay.usual import MOSTLY
 from butfor.types import Floats

@@ -7,13 +7,15 @@ step rests on *similar past cases*; with few of them its *evidence is thin*.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from butfor.audit.meta import Meta
 from butfor.evaluate.estimators.table import CONTINUED, OBSERVED
-from butfor.evaluate.wording import counted, in_words
+from butfor.evaluate.wording import counted, in_words, plural
 from butfor.log.left_out import EPISODES_DROPPED, REWARDS_DROPPED
-from butfor.present.clock import Clock
 from butfor.replay.steps import THIN
 
 WHAT_HAPPENED = "What happened"
@@ -144,3 +146,71 @@ def ending(outcome: str, length: int, clock: Clock, *, ended: bool) -> str:
     return (
         f"{outcome} at {clock.at(length)}" if ended else f"{outcome} after {clock.lasting(length)}"
     )
+
+
+LEAST = 40  # logs for a range of 95%: of fewer, 2.5% at either end is less than one log
+
+
+def enough_logs(logs: int) -> bool:
+    """Return whether there are enough logs for a range that holds 95% of them."""
+    return logs >= LEAST
+
+
+def range_percentiles(logs: int) -> tuple[float, float]:
+    """Return the ends of the range in percentiles: the middle 95%, or the lowest and highest."""
+    return (2.5, 97.5) if enough_logs(logs) else (0.0, 100.0)
+
+
+def range_name(logs: int, noun: str = "log") -> str:
+    """Name the range and the number of logs: "lowest to highest of 10 logs"."""
+    kind = "middle 95%" if enough_logs(logs) else "lowest to highest"
+    return f"{kind} of {logs:,} {noun}{'s' * (logs != 1)}"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Names the steps of an episode: "step 4", or "hour 24" if a step takes six hours."""
+
+    unit: str = "step"
+    length: float = 1.0  # of a step, in units
+
+    @property
+    def units(self) -> str:
+        """What several units are called."""
+        return plural(self.unit)
+
+    def time(self, step: int) -> int | float:
+        """Return when a step is, in units since the first one."""
+        passed = round(step * self.length, 6)
+        return int(passed) if passed == int(passed) else passed
+
+    def at(self, step: int) -> str:
+        """Return when a step is: "hour 24"."""
+        return f"{self.unit} {self.time(step)}"
+
+    def lasting(self, steps: int) -> str:
+        """Return how long so many steps take: "24 hours"."""
+        time = self.time(steps)
+        return f"{time} {self.unit if time == 1 else self.units}"
+
+    def retell(self, text: str) -> str:
+        """Return a text that counts in steps with their times instead."""
+        if self == STEPS:
+            return text
+
+        def at(found: re.Match[str]) -> str:
+            words = self.at(int(found[2]))
+            return words[:1].upper() + words[1:] if found[1] == "S" else words
+
+        text = re.sub(r"\b([Ss])tep (\d+)( \(counted from 0\))?", at, text)
+        return re.sub(r"\b(\d+) steps?\b", lambda found: self.lasting(int(found[1])), text)
+
+
+STEPS = Clock()
+
+
+def clock_of(meta: Meta) -> Clock:
+    """Return how readers of an audit count time."""
+    if meta.time_step is not None and "time" in meta.words:
+        return Clock(meta.words["time"], meta.time_step)
+    return Clock(meta.words.get("step", "step"))

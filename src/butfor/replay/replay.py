@@ -22,13 +22,12 @@ from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.plan import Plan
-from butfor.models.policies import estimate_behavior, join_steps
+from butfor.models.policies import check_counts, estimate_behavior, join_steps
 from butfor.models.row_policy import RowPolicy, check_rows
 from butfor.printed import Printed
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
-from butfor.replay.checks import check_counts
 from butfor.replay.draws import Draws
 from butfor.replay.engine import (
     Engine,

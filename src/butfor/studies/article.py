@@ -26,8 +26,7 @@ from butfor.models.planning import policy_iteration
 from butfor.models.policies import TERMINALS
 from butfor.present import STATIC
 from butfor.present.charts import save_figure
-from butfor.present.ranges import enough_logs, range_name
-from butfor.present.text import FULL_NAMES
+from butfor.present.text import FULL_NAMES, enough_logs, range_name
 from butfor.random import check_seed
 from butfor.studies.scoring import clear
 from butfor.types import Floats, Progress

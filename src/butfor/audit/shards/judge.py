@@ -33,9 +33,8 @@ from butfor.models.row_policy import check_rows, compare_rows
 from butfor.random import shard_keys
 from butfor.replay.factored import draw_final_states
 from butfor.replay.replay import Replay
-from butfor.replay.twins import find_twins
 from butfor.replay.usual import null_changes
-from butfor.types import Floats, Keys
+from butfor.types import Floats, Keys, Offsets
 
 SHARES = 1000  # bins in which shares are counted for medians
 # What is summed in addition to the columns of the estimators.
@@ -198,3 +197,28 @@ def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
     happened = np.append(setting.bad, False)[log.outcome[episode[rows]]]
     sums.add(*group_rows(predicted, happened, episode[rows], setting.cuts))
     return sums
+
+
+def find_twins(log: Episodes) -> tuple[Offsets, Offsets]:
+    """Return the first episode of each distinct course, [m], and the course of each episode, [n].
+
+    A course is all states, actions, rewards and the outcome; ids may differ.
+    """
+    paid = _number(log.reward)
+    taken = log.state.astype(np.int64) * log.n_actions + log.action
+    kind = _number(taken * (paid.max() + 1) + paid)
+    kinds = int(kind.max()) + 1
+    final = log.next_state[log.offsets[1:] - 1].astype(np.int64) + 1
+    course = _number((log.outcome + 1) * (log.n_states + 1) + final)
+    # step by step: courses that are the same so far differ if this step does
+    for step in range(int(log.lengths.max())):
+        going = np.flatnonzero(log.lengths > step)
+        course[going] = _number(course[going] * kinds + kind[log.offsets[going] + step])
+    course = _number(course * (int(log.lengths.max()) + 1) + log.lengths)
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(course), prepend=-1))
+    return first, course
+
+
+def _number(keys: Offsets | Floats) -> Offsets:
+    """Number distinct keys in the order in which they come."""
+    return pd.factorize(keys)[0].astype(np.int64)

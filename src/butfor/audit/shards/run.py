@@ -21,11 +21,10 @@ from butfor.audit.model import digest_of_shards
 from butfor.audit.numbers import Numbers, numbers_of
 from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total, sample_size
-from butfor.audit.settings import AuditSettings
+from butfor.audit.settings import LOG, AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.coded import side_types
 from butfor.audit.shards.count import Counts, count_shard
-from butfor.audit.shards.early import check_early
 from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
 from butfor.audit.shards.learn import Tally, fit_of, plan_of, rehearse_tally
@@ -41,9 +40,13 @@ from butfor.evaluate.estimate import estimate_sample
 from butfor.evaluate.estimators.table import compared_with
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import plural
+from butfor.log.column_rules import column_rules
+from butfor.log.fields import place
 from butfor.log.left_out import check_ends, check_left_out
 from butfor.log.recorded import given_side
 from butfor.log.sections import Study
+from butfor.log.variables import project
+from butfor.models.fit import check_rules
 from butfor.types import Progress, enter_stage
 
 ADDED = 16  # counts that are added together: the more, the less often those so far are sorted
@@ -371,3 +374,37 @@ class _Run:
         self.done += more
         if self.progress is not None:
             self.progress(self.done, self.total)
+
+
+def check_early(chosen: AuditSettings, study: Study) -> None:
+    """Raise the errors that can be found before any file is read."""
+    if study.cluster is not None:
+        raise ValueError(
+            "[cluster]: clusters are fitted to the whole log at once; use --detail full, or write "
+            "the cluster of each row into the log"
+        )
+    named = study.columns
+    if chosen.target == LOG and named.target_action is None and named.target_probability is None:
+        raise ValueError(
+            "--target log: the study names neither target_action nor target_probability in "
+            "[columns]; add one of them"
+        )
+    if not chosen.learned:
+        chosen.check_target()
+    check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
+    numbered = list(study.number_columns())
+    if numbered and chosen.classifies(study):
+        raise ValueError(
+            f"[state] {numbered[0]} number: summary detail keeps counts of levels, but a "
+            "classifier learns from the numbers of all decisions; use --detail full, remove "
+            'number, or set learner = "counts" in [model]'
+        )
+    for (_, column), rule in column_rules(study).items():
+        if rule.median:
+            raise ValueError(
+                f"{place('missing', column)} fill: the median is that of the whole log; give a "
+                "number or a level, or use --detail full"
+            )
+    names = chosen.noise(study)
+    if names and study.columns.state is None:
+        project(study.state_variables(), *names)

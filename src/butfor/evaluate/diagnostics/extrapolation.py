@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
-from butfor.evaluate.diagnostics.occupancy import occupancy
 from butfor.evaluate.diagnostics.second_learner import is_classifier
 from butfor.evaluate.wording import percent
 from butfor.models.factored import Factor, FactoredModel
@@ -76,3 +75,17 @@ def never_logged(model: FactoredModel) -> Floats:
             unseen = empty[tuple(codes[parent] for parent in factor.parents)]
             most = np.maximum(most, total_by(row, weight * unseen, pairs))
     return np.minimum(most, 1.0).reshape(model.n_states, model.n_actions)
+
+
+def occupancy(replay: Replay, first: NDArray[np.int64]) -> Floats:
+    """Expected number of uses of each state and action by the target in the model, [S, A]."""
+    model, target = replay.mdp, replay.target_table
+    here = first / first.sum()
+    total = np.zeros_like(target)
+    for _ in range(replay.horizon):
+        used = here[:, None] * target
+        total += used
+        moved = used.ravel()[model.entry_row] * model.probability
+        reached = total_by(model.next_state, moved, model.n_states + len(model.outcomes))
+        here = reached[: model.n_states]
+    return total

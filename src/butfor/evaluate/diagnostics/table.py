@@ -10,15 +10,18 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
+from butfor.evaluate.diagnostics.correlation import check_correlation
 from butfor.evaluate.diagnostics.disagreement import disagreement_row
-from butfor.evaluate.diagnostics.factored import check_factored_model
+from butfor.evaluate.diagnostics.extrapolation import check_extrapolation, occupancy
 from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_least, at_most, worst_light
-from butfor.evaluate.diagnostics.null import null_row
-from butfor.evaluate.diagnostics.occupancy import occupancy
+from butfor.evaluate.diagnostics.log_score import check_log_score, check_variable_scores
+from butfor.evaluate.diagnostics.one_step import predict_steps
 from butfor.evaluate.diagnostics.overlap import RARE, overlap_row, usual_row
 from butfor.evaluate.diagnostics.past import past_row
+from butfor.evaluate.diagnostics.second_learner import check_learners
+from butfor.evaluate.diagnostics.variables import calibration_by_variable
 from butfor.evaluate.diagnostics.weights import weight_row
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.sample import Sample
@@ -242,3 +245,35 @@ def influence_row(about: float, after: float) -> Row:
         "has ended and are what the model predicts for anyone."
     )
     return "influence", about, at_least(about, ABOUT), sentence
+
+
+def check_factored_model(replay: Replay, halves: Halves) -> list[Row]:
+    """Return a row for each check that applies to this model and this log."""
+    rows: list[Row | None] = []
+    if not halves.problem:
+        predicted = predict_steps(halves, replay.factored)
+        rows += calibration_by_variable(predicted, halves.given)
+        rows.append(check_correlation(halves.episodes, predicted))
+        if replay.sampled:
+            rows.append(check_variable_scores(halves.episodes, predicted))
+        else:
+            rows.append(check_log_score(halves))
+    rows += [check_learners(replay), check_extrapolation(replay)]
+    return [row for row in rows if row is not None]
+
+
+def null_row(checked: int, changed: int) -> Row | None:
+    """Return the row about the null check; None if nothing was checked."""
+    if checked == 0:
+        return None
+    if changed:
+        sentence = (
+            f"{changed} of {checked} episodes would change under a policy that does what was done, "
+            "so differences are not only due to the policy: the behavior does not fit the log."
+        )
+        return "null check", changed / checked, "red", sentence
+    sentence = (
+        f"Under a policy that does what was done, all {checked} episodes checked remain as they "
+        "were."
+    )
+    return "null check", 0.0, "green", sentence

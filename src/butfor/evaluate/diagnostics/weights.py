@@ -25,14 +25,11 @@ def weight_row(sample: Sample) -> Row:
     """
     n, effective = sample.episodes, sample.effective
     mean = float(sample.logged.ratio[:, -1].sum()) / n
-    if sample.followers == 0:
-        sentence = "Every importance weight is 0: no episode follows the policy to its end."
-        return "mean importance weight", mean, "red", sentence
     if n < 2 or not effective >= LEAST_EFFECTIVE:
         sentence = (
             "The importance weights are too few, or too large, to be averaged: the effective "
+            f"sample size is below {LEAST_EFFECTIVE:.0f}."
         )
-        sentence += f"sample size is below {LEAST_EFFECTIVE:.0f}."
         return "mean importance weight", mean, UNKNOWN, sentence
     # effective = (sum w)^2 / sum w^2, so the variance of the weights is mean^2 (n / effective - 1)
     error = mean * math.sqrt(max(n / effective - 1, 0.0) / (n - 1))

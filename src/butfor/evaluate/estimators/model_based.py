@@ -1,4 +1,8 @@
-"""Model-based estimators: the target in a model, exactly or by draws; fitted Q evaluation."""
+"""Model-based estimators: the target, or each logged episode, in a model; fitted Q evaluation.
+
+Replays are causal if the model is right, the states contain everything that influenced both the
+actions and the course, and transitions follow the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -84,3 +88,15 @@ def _sum_table(
 ) -> sparse.csr_array:
     """Sparse table in which values at the same position are added."""
     return sparse.csr_array((values, (row, column)), shape)
+
+
+def counterfactual(columns: Columns, weights: Floats) -> Floats:
+    """CF: mean over the episodes of their exact expected counterfactual returns, [B]."""
+    return average(columns.counterfactual, weights, columns.episodes)
+
+
+def counterfactual_draws(sample: EpisodeColumns, weights: Floats) -> Floats:
+    """CF from draws: mean over the episodes of the mean return of their drawn trajectories, [B]."""
+    if sample.draws is None:
+        raise ValueError("no draws to average: make them with Replay.draws and give draws=...")
+    return average(sample.draws.returns(sample.replay.discount).mean(axis=1), weights)

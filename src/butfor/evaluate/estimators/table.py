@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from butfor.checks import check_choice
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.columns import Columns
-from butfor.evaluate.estimators.counterfactual import counterfactual, counterfactual_draws
 from butfor.evaluate.estimators.doubly_robust import doubly_robust, magic, weighted_doubly_robust
 from butfor.evaluate.estimators.importance import (
     importance_sampling,
@@ -18,7 +17,13 @@ from butfor.evaluate.estimators.importance import (
     per_decision_weighted,
     weighted,
 )
-from butfor.evaluate.estimators.model_based import fitted_q, model_based, model_sampled
+from butfor.evaluate.estimators.model_based import (
+    counterfactual,
+    counterfactual_draws,
+    fitted_q,
+    model_based,
+    model_sampled,
+)
 from butfor.evaluate.sample import Sample
 from butfor.types import Floats
 

@@ -16,8 +16,7 @@ from butfor.present.charts.published import (
     read_published,
 )
 from butfor.present.charts.row_chart import Floats, RowChart
-from butfor.present.ranges import enough_logs, range_percentiles
-from butfor.present.text import FULL_NAMES, SIMULATOR, TRUE
+from butfor.present.text import FULL_NAMES, SIMULATOR, TRUE, enough_logs, range_percentiles
 
 BOX = ("low", "first", "median", "third", "high")
 

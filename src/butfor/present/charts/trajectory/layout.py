@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.variables import Outcome, Variable, count_levels
 from butfor.present.charts.style import GREEN, LINE_HEIGHT, SMALL, Row, text_width, wrap
-from butfor.present.clock import STEPS, Clock
+from butfor.present.text import STEPS, Clock
 
 NAMES = 128  # room for the names of variables
 LEVELS = (82, 176)  # least and most room for the names of their levels
