@@ -289,8 +289,8 @@ def test_an_outcome_that_only_tells_the_end_of_follow_up_is_refused_without_the_
     ):
         with pytest.raises(ValueError, match="the outcome 'in ICU' occurs only after 6") as caught:
             read()
-        assert "write horizon = 6 and by_step = true in [evaluation]" in str(caught.value)
-        assert 'none = "in ICU" in [words] instead of [outcome."in ICU"]' in str(caught.value)
+        assert "Write horizon = 6 and by_step = true in [evaluation]" in str(caught.value)
+        assert 'instead of [outcome."in ICU"], none = "in ICU" in [words]' in str(caught.value)
     for audit in both_audits(tmp_path, path, study + BY_STEP):
         assert audit.outcome_table().loc[:, "no outcome"].sum() == 0
         assert audit.outcome_table(expected=True)["no outcome"].sum() < 0.001 * len(audit.episodes)

@@ -186,6 +186,8 @@ def test_logs_in_shards_are_refused_alike(files):
     assert audit.meta.counts.episodes == 120
     assert observed == pytest.approx(trial()["gain"].sum() / 120)
     assert audit.meta.problems == {"no_transition: episodes kept as lost to follow-up": 120}
+    assert "lost to follow-up" not in audit.conclusion.sentence  # all are: no result of a policy
+    assert "average return" in audit.conclusion.sentence
 
 
 def test_what_was_left_out_stands_on_the_first_screens():

@@ -29,6 +29,7 @@ from butfor.log.checksums import sha256_of
 from butfor.log.clusters import CLUSTER, Clusters
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
+from butfor.log.fields import LOST
 from butfor.log.recorded import FILLED, RAW, TIME
 from butfor.log.variables import Variable
 from butfor.printed import Printed
@@ -132,8 +133,10 @@ class Audit(Printed):
     def scale(self) -> Scale:
         """Return how findings are told: per 100 episodes if their ends are known or expected."""
         digits = told_digits(self.estimates, rate=self.is_rate)
-        outcomes = sorted(self.meta.outcome_details, key=lambda outcome: outcome.reward)
-        continued = self.meta.usual_chances
+        every, continued = self.meta.outcome_details, self.meta.usual_chances
+        # that a record ends is no result
+        results = (outcome for outcome in every if outcome.name != LOST)
+        outcomes = sorted(results, key=lambda outcome: outcome.reward)
         censored = self.meta.counts.censored and continued is None
         if censored or not outcomes or not self.meta.counts.episodes:
             return Scale(digits)
@@ -144,7 +147,7 @@ class Audit(Printed):
                 shares[source] = pd.Series(known, self.meta.outcome_names)
         ends = shares.keys() - ({OBSERVED} if continued else ())  # what is recorded may have none
         named = [outcomes[0].name, outcomes[-1].name]
-        if len(outcomes) <= 2 and max(shares[source][self.meta.none] for source in ends) < SAME:
+        if len(every) <= 2 and max(shares[source][self.meta.none] for source in ends) < SAME:
             bad = [outcome.name for outcome in outcomes if outcome.bad]
             named = bad[:1] or named[1:]  # the other one is the rest
         named = list(dict.fromkeys(named))

@@ -129,11 +129,11 @@ def check_ends(done: Mapping[str, int], name: str) -> None:
     first = next(iter(late))
     raise ValueError(
         f"{name}: the outcome {' and '.join(map(repr, late))} occurs only after {last} decisions, "
-        "as late as possible, and others before. It tells that follow-up ended, so a model that "
-        f"does not know the step would put {NONE!r} beside it; write horizon = {last} and by_step "
-        "= true in [evaluation]. If it is worth nothing and stands on last rows without an action, "
-        f"horizon = {last} will do, with none = {quoted(first)} in [words] instead of "
-        f"{place(OUTCOME, first)}"
+        "the most there are, while others occur earlier. It says only that follow-up ended, and a "
+        f"model that does not know the step would put {NONE!r} beside it. Write horizon = {last} "
+        "and by_step = true in [evaluation]. If it is worth 0 and stands on last rows without an "
+        f"action, write horizon = {last} and, instead of {place(OUTCOME, first)}, none = "
+        f"{quoted(first)} in [words]"
     )
 
 

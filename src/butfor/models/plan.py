@@ -144,13 +144,11 @@ class FunctionPlan(Plan):
 
     def __call__(self, codes: NDArray[Any]) -> Floats:
         """Return the policy in states given by codes."""
-        found: Floats = self.policy(codes)
-        return found
+        return np.asarray(self.policy(codes))
 
 
 def _name(function: Any) -> str:
-    found: str = getattr(function, "func", function).__name__
-    return found
+    return str(getattr(function, "func", function).__name__)
 
 
 def _brief(value: Any) -> str:
