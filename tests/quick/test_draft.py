@@ -644,7 +644,7 @@ def test_several_outcomes_of_the_greatest_length_are_results_that_need_the_step(
     drafted = draft(log)
     assert set(content_of(drafted)["outcome"]) == {"died", "home", "well", "ill"}
     assert "none" not in content_of(drafted)["words"]
-    assert "write horizon = 6 and by_step = true in [evaluation]" in drafted.text
+    assert "Write horizon = 6 and by_step = true in [evaluation]" in drafted.text
 
 
 def visits(**columns):
